@@ -165,25 +165,6 @@ mod tests {
         );
     }
 
-    fn poisoned() -> inkstone::Error {
-        inkstone::Error::Closed
-    }
-
-    #[test]
-    fn what_is_told_out_of_order_is_called_in_order() {
-        let (callbacks, told) = told();
-        for lsn in [3, 5, 9] {
-            push(&callbacks, &told, lsn);
-        }
-        callbacks.tell(Ok(Lsn::new(5)));
-        callbacks.tell(Ok(Lsn::new(3)));
-        assert_eq!(*told.lock().unwrap(), [(3, true), (5, true)]);
-        callbacks.tell(Err(poisoned()));
-        callbacks.tell(Ok(Lsn::new(9)));
-        assert_eq!(*told.lock().unwrap(), [(3, true), (5, true), (9, false)], "each once");
-        assert!(callbacks.check().is_err());
-    }
-
     #[test]
     fn a_callback_may_add_one_and_a_panic_loses_none() {
         let (callbacks, told) = told();

@@ -18,29 +18,12 @@ use crate::raft_log::RaftLog;
 /// Many raft groups in one log: a vote of one and entries of others share a flush, and an idle
 /// group keeps no old segments.
 ///
-/// A group that nobody uses takes what its stream takes (docs/streams.md): drop the [`RaftLog`] of
-/// a group that rests.
+/// [`Batch`] has an example. A group that nobody uses takes what its stream takes
+/// (docs/streams.md): drop the [`RaftLog`] of a group that rests.
 ///
 /// Dropping it ends all groups: everything is made durable and all callbacks are called, but errors
 /// are ignored. [`Groups::close`] returns them. After a failed write or sync every call of every
 /// group returns that error ([`inkstone::Error::Poisoned`]).
-///
-/// ```
-/// use inkstone_raft::{Groups, Leader, NewEntry, StreamsOptions, Vote};
-///
-/// # fn main() -> inkstone_raft::Result<()> {
-/// # let directory = tempfile::tempdir().expect("a directory");
-/// # let path = directory.path().join("groups");
-/// let groups = Groups::open(&path, StreamsOptions::new())?;
-/// let (one, two) = (groups.group(1)?, groups.group(2)?);
-/// let leader = Leader::of_term(1);
-/// let entry = NewEntry { leader: &leader, index: 1, payload: b"set x = 1" };
-/// one.append(&[entry], |durable| println!("{durable:?}"))?;
-/// two.save_vote(&Vote::new(leader))?; // one flush for both
-/// assert_eq!(groups.ids()?, [1, 2]);
-/// groups.close()
-/// # }
-/// ```
 pub struct Groups {
     shared: Arc<Shared>,
 }

@@ -4,7 +4,7 @@
 //! (`group.rs`).
 
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::group::{Group, Shared};
 use crate::options::{Options, refuse_periodic};
 use crate::reader::RaftReader;
 use crate::state::Change;
-use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
+use crate::words::{EntryId, NewEntry, Vote};
 
 /// A raft log that is open for writing: alone in its log ([`RaftLog::open`]), or as one of
 /// many groups in one ([`crate::Groups::group`]). A directory has one writer at a time. Share the
@@ -31,7 +31,7 @@ use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 /// memory may be ahead of the disk then. Open it again; the opening finds out what the disk holds.
 /// In a forked child every call returns [`inkstone::Error::Forked`].
 ///
-/// Of a group [`RaftLog::stats`], [`RaftLog::choice`], [`RaftLog::recovery`] and
+/// It reads as its [`RaftReader`] does. Of a group [`RaftLog::stats`], [`RaftLog::choice`] and
 /// [`RaftLog::records`] are those of the log that all share; dropping the last handle of a group
 /// ends no log and no callback, and [`RaftLog::close`] ends the group alone.
 pub struct RaftLog {
@@ -206,7 +206,7 @@ impl RaftLog {
 
     /// Purges the entries up to `upto`, which must be committed, and releases the segments that no
     /// entry needs any more. If they were purged before, nothing changes. The last entry that was
-    /// purged is [`Bounds::purged`].
+    /// purged is [`crate::Bounds::purged`].
     ///
     /// # Errors
     /// [`crate::Error::NotCommitted`], [`crate::Error::OtherEntry`],
@@ -295,42 +295,6 @@ impl RaftLog {
         self.reader.clone()
     }
 
-    /// As [`RaftReader::bounds`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn bounds(&self) -> Result<Bounds> {
-        self.reader.bounds()
-    }
-
-    /// As [`RaftReader::vote`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn vote(&self) -> Result<Option<Vote>> {
-        self.reader.vote()
-    }
-
-    /// As [`RaftReader::entry`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
-        self.reader.entry(index)
-    }
-
-    /// As [`RaftReader::entries`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn entries(
-        &self,
-        range: std::ops::Range<u64>,
-        payload_bytes_max: usize,
-    ) -> Result<Vec<Entry>> {
-        self.reader.entries(range, payload_bytes_max)
-    }
-
     /// What the log below has done since it was opened. All zeros in a forked child.
     pub fn stats(&self) -> inkstone::Stats {
         self.group.log().stats()
@@ -339,11 +303,6 @@ impl RaftLog {
     /// How the log below writes, and why so.
     pub fn choice(&self) -> inkstone::Choice {
         self.group.log().choice()
-    }
-
-    /// What the opening of the log below found and did.
-    pub fn recovery(&self) -> &inkstone::Recovery {
-        self.group.log().recovery()
     }
 
     /// The first and the last record of the log below. Each entry is a record, and so is each vote,
@@ -365,6 +324,14 @@ impl RaftLog {
 
     fn core(&self) -> &Arc<Core> {
         &self.reader.core
+    }
+}
+
+impl Deref for RaftLog {
+    type Target = RaftReader;
+
+    fn deref(&self) -> &RaftReader {
+        &self.reader
     }
 }
 

@@ -71,35 +71,3 @@ impl Tail {
         true
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tail(indexes: std::ops::Range<u64>) -> Tail {
-        let mut tail = Tail::default();
-        for index in indexes {
-            tail.push(index, (Lsn::new(index), Arc::from([index as u8; 36])));
-        }
-        tail
-    }
-
-    #[test]
-    fn it_keeps_the_last_entries_up_to_its_bytes_but_what_must_stay_stays() {
-        let mut tail = tail(5..15);
-        assert_eq!(tail.bytes, 1000);
-        tail.shrink(500, Lsn::new(6));
-        assert_eq!((tail.first(), tail.bytes), (Some(7), 800), "7 must stay");
-        tail.shrink(500, Lsn::new(14));
-        assert_eq!((tail.first(), tail.get(9), tail.get(15)), (Some(10), None, None));
-        assert_eq!(tail.get(10).unwrap()[0], 10);
-        tail.truncate(12);
-        assert_eq!((tail.get(11).is_some(), tail.get(12), tail.bytes), (true, None, 200));
-        tail.purge_before(11);
-        assert_eq!((tail.first(), tail.bytes), (Some(11), 100));
-        tail.truncate(3);
-        assert_eq!((tail.first(), tail.bytes), (None, 0));
-        tail.push(90, (Lsn::new(90), Arc::from([])));
-        assert_eq!(tail.first(), Some(90));
-    }
-}

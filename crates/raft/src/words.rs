@@ -131,7 +131,7 @@ impl fmt::Display for Vote {
     }
 }
 
-/// Where a raft log stands. [`crate::RaftLog::bounds`] returns it.
+/// Where a raft log stands. [`crate::RaftReader::bounds`] returns it.
 ///
 /// A raft log without entries that was never purged has no first index yet: `first` and `next` are
 /// 0 then, and its first entry may have any index.
@@ -153,46 +153,4 @@ pub struct Bounds {
     /// What [`crate::RaftLog::save_committed`] said last, also if it was purged since. A state
     /// machine that has less and no snapshot has lost what it had.
     pub saved_committed: Option<EntryId>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// How openraft compares votes, in its two modes: by a total order of (term, node), and with no
-    /// order between candidates of a term until one is granted.
-    fn is_legal(came: &Vote, saved: &Vote, one_leader_a_term: bool) -> bool {
-        let (came_by, saved_by) = (&came.leader, &saved.leader);
-        if came_by.term != saved_by.term {
-            return came_by.term > saved_by.term;
-        }
-        if came_by.node == saved_by.node {
-            return came.is_granted >= saved.is_granted;
-        }
-        if one_leader_a_term {
-            came.is_granted && !saved.is_granted
-        } else {
-            came_by.node > saved_by.node
-        }
-    }
-
-    #[test]
-    fn a_vote_is_refused_if_it_is_legal_in_neither_mode_and_only_then() {
-        let mut votes = Vec::new();
-        for term in 1..=2 {
-            for node in [&[][..], &[1], &[2], &[3]] {
-                votes.push(Vote::new(Leader::new(term, node)));
-                votes.push(Vote::granted(Leader::new(term, node)));
-            }
-        }
-        let mut refused = 0;
-        for saved in &votes {
-            for came in &votes {
-                let expected = is_legal(came, saved, false) || is_legal(came, saved, true);
-                assert_eq!(came.may_follow(saved), expected, "{came} after {saved}");
-                refused += u32::from(!expected);
-            }
-        }
-        assert!(refused > 50, "{refused}");
-    }
 }

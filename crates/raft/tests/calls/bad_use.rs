@@ -88,30 +88,6 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn entries_that_are_too_large_are_refused_whole() {
-    let directory = tempfile::tempdir().unwrap();
-    let raft = filled(&directory.path().join("raft"));
-    let records = *raft.records().end();
-    let leader = Leader::of_term(3);
-    let large = vec![0; 33 << 10];
-    let (one, two) =
-        (NewEntry { leader: &leader, index: 10, payload: &large[..20 << 10] }, &large[..]);
-    let two_that_fit_alone = [one, NewEntry { index: 11, ..one }];
-    for entries in [&[NewEntry { payload: two, ..one }][..], &two_that_fit_alone] {
-        match raft.append(entries, |_| panic!("it was refused")) {
-            Err(Error::Log(inkstone::Error::TooLarge { bytes, limit_bytes })) => {
-                assert!(bytes > limit_bytes, "{bytes} {limit_bytes}");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!((*raft.records().end(), raft.bounds().unwrap().next), (records, 10));
-    raft.append(&[one], |result| result.unwrap()).unwrap();
-    raft.append(&[NewEntry { index: 11, ..one }], |result| result.unwrap()).unwrap();
-    raft.close().unwrap();
-}
-
-#[test]
 fn indexes_and_terms_at_their_limits() {
     let directory = tempfile::tempdir().unwrap();
     let raft = RaftLog::open(directory.path().join("raft"), small()).unwrap();

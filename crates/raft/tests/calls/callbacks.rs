@@ -35,35 +35,6 @@ fn told_of(told: &Told) -> Vec<(u64, bool)> {
     told.lock().unwrap().clone()
 }
 
-/// Its callback has its turn behind one that does not end.
-#[test]
-fn a_vote_that_is_durable_is_shown_before_its_callback_has_come() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = inkstone::Options::small();
-    let raft = RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap();
-    let (begun, is_held) = channel();
-    let (let_go, held) = channel::<()>();
-    let (leader, votes) = (Leader::of_term(1), [2, 3].map(|term| Vote::new(Leader::of_term(term))));
-    let entry = NewEntry { leader: &leader, index: 1, payload: b"first" };
-    raft.append(&[entry], move |_| {
-        begun.send(()).unwrap();
-        let _ = held.recv();
-    })
-    .unwrap();
-    is_held.recv().unwrap();
-    raft.save_vote_then(&votes[0], |_| {}).unwrap();
-    raft.sync().unwrap();
-    assert_eq!(raft.vote().unwrap().as_ref(), Some(&votes[0]));
-    raft.save_vote_then(&votes[1], |_| {}).unwrap();
-    let shown = raft.vote().unwrap();
-    assert!(
-        votes.iter().any(|vote| shown.as_ref() == Some(vote)),
-        "an older one never comes back: {shown:?}"
-    );
-    let_go.send(()).unwrap();
-    raft.close().unwrap();
-}
-
 /// Three entries become durable with one flush, and the callback of the first ends the raft log:
 /// the others are durable all the same.
 #[test]

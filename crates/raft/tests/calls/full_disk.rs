@@ -94,20 +94,6 @@ fn a_log_that_was_full_becomes_one_of_many_groups() {
     }
 }
 
-/// Whether its end is here, is another entry, or lies beyond.
-#[test]
-fn a_snapshot_is_installed_without_room() {
-    for case in 0..4 {
-        let (raft, next) = full(600 << 10);
-        let (term, index) = [(1, next / 2), (3, next / 2), (3, next + 100), (1, next - 1)][case];
-        let upto = EntryId::new(Leader::of_term(term), index);
-        raft.purge_to_snapshot(&upto).unwrap_or_else(|error| panic!("case {case}: {error}"));
-        let bounds = raft.bounds().unwrap();
-        let is_left = if case == 0 { next } else { index + 1 };
-        assert_eq!((bounds.next, bounds.purged), (is_left, Some(upto)), "case {case}");
-    }
-}
-
 /// An entry that is larger than the log's buffers leaves no room there for housekeeping, and an
 /// opening forgets what was half written.
 #[test]

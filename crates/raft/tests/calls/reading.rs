@@ -1,7 +1,6 @@
 //! Reading: limited, and after purges. That the same is read from memory and from disk is in
 //! `proof/powerloss/tests/things`; beside other threads, in the explorer.
 
-use crate::entries::id;
 use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};
 
 fn small(memory_bytes: usize) -> Options {
@@ -81,17 +80,4 @@ fn purged_segments_are_given_back() {
     assert_eq!(raft.bounds().unwrap(), bounds);
     assert_eq!(raft.vote().unwrap(), Some(Vote::granted(Leader::of_term(9))));
     assert_eq!(raft.entries(2901..u64::MAX, usize::MAX).unwrap().len(), 101);
-    // A snapshot that replaces everything.
-    raft.purge_to_snapshot(&id(20, 5000)).unwrap();
-    append(&raft, 20, 5001..5003);
-    let bounds = raft.bounds().unwrap();
-    assert_eq!(
-        (bounds.first, bounds.next, bounds.purged.clone()),
-        (5001, 5003, Some(id(20, 5000)))
-    );
-    assert_eq!(bounds.committed, bounds.purged);
-    raft.abandon();
-    let raft = RaftLog::open(&path, small(0)).unwrap();
-    assert_eq!(raft.bounds().unwrap().purged, Some(id(20, 5000)));
-    raft.close().unwrap();
 }

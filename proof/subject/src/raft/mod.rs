@@ -225,9 +225,9 @@ impl Rafts {
                 }
             }
             (Call::Again(at), Some(_)) => {
-                let said = self.with(*at, RaftLog::bounds)?.saved_committed;
+                let said = self.with(*at, |raft| raft.bounds())?.saved_committed;
                 self.all.borrow_mut()[*at] = None;
-                if self.with(*at, RaftLog::bounds)?.saved_committed != said {
+                if self.with(*at, |raft| raft.bounds())?.saved_committed != said {
                     return Err(inkstone::Error::Invalid(format!("{said:?} is lost")).into());
                 }
                 Ok(())
@@ -254,7 +254,7 @@ impl Rafts {
     fn end_of_log(&self) -> Option<Error> {
         match &self.groups {
             Some(groups) => groups.ids().err(),
-            None => self.with(0, RaftLog::bounds).err(),
+            None => self.with(0, |raft| raft.bounds()).err(),
         }
     }
 
