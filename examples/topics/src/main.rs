@@ -1,5 +1,6 @@
-//! Topics of a broker in one log. A topic is a stream, the places of its consumers are the stream's
-//! note, and retention truncates its front. All topics share every flush.
+//! Topics of a broker in one log. A topic is a stream, and retention truncates its front. The place
+//! of a consumer is the note of a stream of its own: each is written alone, and there may be any
+//! number. All share every flush.
 //!
 //! *Owns*: the names of topics, and what a consumer remembers. *May not touch*: durability; the
 //! streams see to that.
@@ -19,13 +20,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 use inkstone_streams::{Batch, Options, Record, Streams};
 
-/// The stream of names: its record with the number 7 is the name of topic 7.
+/// The stream of names: its record with the number 7 is the name of stream 7.
 const NAMES: u64 = 0;
+
+/// Streams by their names: a topic, or the place of a consumer ([`place_of`]).
+type Names = BTreeMap<String, u64>;
 
 struct Broker {
     streams: Streams,
-    /// Topics by their names. Locked also while a note is changed, which is read first.
-    topics: Mutex<BTreeMap<String, u64>>,
+    names: Mutex<Names>,
+}
+
+/// No argument of a program has a NUL.
+fn place_of(topic: &str, consumer: &str) -> String {
+    format!("{topic}\0{consumer}")
+}
+
+/// The stream of a name, which is created if it is new.
+fn named<'a>(name: &'a str, names: &mut Names, batch: &mut Batch<'a>) -> u64 {
+    let next = names.len() as u64 + 1;
+    let stream = *names.entry(name.to_owned()).or_insert(next);
+    if stream == next {
+        batch.append_at(NAMES, stream, name.as_bytes()).create(stream, 1);
+    }
+    stream
 }
 
 impl Broker {
@@ -34,50 +52,42 @@ impl Broker {
         if streams.bounds(NAMES).is_err() {
             streams.create(NAMES, 1)?.wait()?;
         }
-        let mut topics = BTreeMap::new();
+        let mut names = Names::new();
         for name in streams.reader().records(NAMES, 1) {
             let Record { number, bytes } = name?;
-            topics.insert(String::from_utf8(bytes)?, number);
+            names.insert(String::from_utf8(bytes)?, number);
         }
-        Ok(Self { streams, topics: Mutex::new(topics) })
+        Ok(Self { streams, names: Mutex::new(names) })
     }
 
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn topic(&self, name: &str) -> Result<u64> {
-        self.topics().get(name).copied().with_context(|| format!("there is no topic {name}"))
+        self.names().get(name).copied().with_context(|| format!("there is no topic {name}"))
     }
 
     /// Publishes messages, in one topic or in many: all or none. Topics that are new are created.
     fn publish(&self, messages: &[(&str, &[u8])]) -> Result<()> {
-        let mut topics = self.topics();
-        let mut known = topics.clone();
+        let mut names = self.names();
+        let mut known = names.clone();
         let mut batch = Batch::new();
         for (name, message) in messages {
-            let next = known.len() as u64 + 1;
-            let topic = *known.entry((*name).to_owned()).or_insert(next);
-            if topic == next {
-                batch.append_at(NAMES, topic, name.as_bytes()).create(topic, 1);
-            }
+            let topic = named(name, &mut known, &mut batch);
             batch.append(topic, message);
         }
         let written = self.streams.apply(&batch)?;
-        *topics = known;
+        *names = known;
         // Others publish meanwhile, and share the flush.
-        drop(topics);
+        drop(names);
         Ok(written.wait()?)
     }
 
-    /// Where the consumers of a topic are: the number that each has had, by name.
-    fn places(&self, topic: u64) -> Result<BTreeMap<String, u64>> {
-        let note = String::from_utf8(self.streams.reader().note(topic)?)?;
-        let place = |line: &str| {
-            let (name, had) = line.rsplit_once(' ').context("a name and a place")?;
-            Ok((name.to_owned(), had.parse()?))
-        };
-        note.lines().map(place).collect()
+    /// The number of the last message that a consumer has had, or 0.
+    fn place(&self, name: &str) -> Result<u64> {
+        let Some(place) = self.names().get(name).copied() else { return Ok(0) };
+        Ok(String::from_utf8(self.streams.reader().note(place)?)?.parse()?)
     }
 
     /// Hands out what the consumer has not had yet, and remembers its place when `use_it` has
@@ -89,8 +99,8 @@ impl Broker {
         consumer: &str,
         mut use_it: impl FnMut(&Record) -> Result<()>,
     ) -> Result<()> {
-        let topic = self.topic(topic)?;
-        let had = self.places(topic)?.get(consumer).copied().unwrap_or(0);
+        let name = place_of(topic, consumer);
+        let (topic, had) = (self.topic(topic)?, self.place(&name)?);
         let first = self.streams.bounds(topic)?.first;
         let mut last = None;
         for message in self.streams.reader().records(topic, first.max(had + 1)) {
@@ -98,13 +108,14 @@ impl Broker {
             use_it(&message)?;
             last = Some(message.number);
         }
-        let Some(last) = last else { return Ok(()) };
-        let lock = self.topics();
-        let mut places = self.places(topic)?;
-        places.insert(consumer.to_owned(), last);
-        let note: String = places.iter().map(|(name, had)| format!("{name} {had}\n")).collect();
-        let written = self.streams.set_note(topic, note.as_bytes())?;
-        drop(lock);
+        let Some(last) = last.map(|last| last.to_string()) else { return Ok(()) };
+        let mut names = self.names();
+        let mut known = names.clone();
+        let mut batch = Batch::new();
+        let place = named(&name, &mut known, &mut batch);
+        let written = self.streams.apply(batch.note(place, last.as_bytes()))?;
+        *names = known;
+        drop(names);
         Ok(written.wait()?)
     }
 
@@ -179,6 +190,25 @@ mod tests {
         assert_eq!(had["billing"].len(), 18);
         assert_eq!(had["late"][..2], ["orders 2 4", "orders both"]);
         assert_eq!(had["late"].len(), 2 + 18);
+        Ok(())
+    }
+
+    #[test]
+    fn a_topic_has_any_number_of_consumers() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let broker = Broker::open(directory.path().join("broker"))?;
+        broker.publish(&[("orders", b"one")])?;
+        let count = || {
+            let mut had = 0;
+            for consumer in 0..400 {
+                broker.consume("orders", &format!("consumer {consumer}"), |_| {
+                    had += 1;
+                    Ok(())
+                })?;
+            }
+            Ok::<_, anyhow::Error>(had)
+        };
+        assert_eq!((count()?, count()?), (400, 0));
         Ok(())
     }
 }
