@@ -489,6 +489,12 @@ impl Options {
         self.segment_bytes
     }
 
+    /// The mode of new files that was chosen: for a crate that makes the log's directory itself.
+    #[doc(hidden)]
+    pub fn file_mode_chosen(&self) -> Option<u32> {
+        self.file_mode
+    }
+
     /// Keeps the end of each segment for records with [`Reach::ToTheEnd`]: a 64th of a full one, 16
     /// KiB at least and 1 MiB at most; less behind a record that fills a segment.
     #[doc(hidden)]

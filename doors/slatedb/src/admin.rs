@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use inkstone::{AnyDirectory, Log, Lsn, Reader};
+use inkstone::{AnyDirectory, Error, Log, Lsn, Reader};
 use inkstone_io::AnyLock;
 use slatedb::VersionedManifest;
 use slatedb::object_store::{PutMode, path::Path};
@@ -84,7 +84,7 @@ impl DatabaseWal {
         }
         let Some((reader, _)) = self.reader().await? else { return Err(self.lacks(last, 0)) };
         if reader.first().get() > replay_after.saturating_add(1) {
-            return Err(WalError::WalTruncated(replay_after.saturating_add(1)));
+            return Err(self.is_given_back(replay_after.saturating_add(1)));
         }
         let durable = blocking(move || last_of(&reader)).await?.get();
         if durable < last {
@@ -120,6 +120,12 @@ impl DatabaseWal {
             None => None,
         };
         let (first, last) = (Lsn::new(replay_after.saturating_add(1)), Lsn::new(last));
+        if let Some(reader) = &source
+            && first < reader.first()
+            && first <= last
+        {
+            return Err(self.is_given_back(first.get()));
+        }
         let (from, target, known) = (self.clone(), to.clone(), to.named().await?);
         let made = blocking(move || from.copy(source, first, last, &target, known)).await?;
         let Some((directory, named)) = made else { return Ok(()) };
@@ -214,6 +220,9 @@ impl DatabaseWal {
             match cursor.next() {
                 Ok(Some(record)) => call(record.lsn, record.bytes)?,
                 Ok(None) => return Err(self.lacks(last.get(), cursor.durable().get())),
+                Err(Error::TruncatedBefore { lsn, .. }) => {
+                    return Err(self.is_given_back(lsn.get()));
+                }
                 Err(error) => return Err(of_log(error)),
             }
         }

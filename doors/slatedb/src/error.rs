@@ -29,6 +29,12 @@ pub(crate) fn of_log(error: Error) -> WalError {
     }
 }
 
+/// Whether a log had no room for a record.
+pub(crate) fn is_no_room(error: &WalError) -> bool {
+    let WalError::Unavailable(cause) = error else { return false };
+    matches!(cause.downcast_ref(), Some(Error::NoRoom { .. }))
+}
+
 /// Maps an error of the system.
 pub(crate) fn of_io(error: inkstone::IoError) -> WalError {
     of_log(Error::from(error))

@@ -11,6 +11,7 @@ use inkstone::{Error, Log, Lsn};
 use slatedb::wal::{WalError, WalFileRange, WalGc};
 
 use crate::blocking::blocking;
+use crate::bound::Held;
 use crate::error::of_log;
 use crate::wals::{DatabaseWal, Found};
 
@@ -53,7 +54,8 @@ impl DatabaseWal {
             return writer.log.truncate_before(first).map_err(of_log);
         }
         let Some(directory) = self.find()? else { return Ok(()) };
-        let log = match Log::open_in(directory, self.tuning().log.clone().create(false)) {
+        let options = self.tuning().bounded(&Held::of(&directory, self.tuning()), 0);
+        let log = match Log::open_in(directory, options.create(false)) {
             Err(Error::NoLog { .. }) => return Ok(()),
             // `Locked` by another process, which collects for itself.
             opened => opened.map_err(of_log)?,

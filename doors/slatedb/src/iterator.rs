@@ -43,13 +43,11 @@ struct ReadPlace {
     end: Option<u64>,
     /// With the writer, if it is one of this process.
     cursor: Option<(Cursor, Option<Arc<Shared>>)>,
-    /// The writer that counts the replayed bytes.
-    counter: Option<Arc<Shared>>,
 }
 
 impl LogIterator {
     pub(crate) fn new(wal: DatabaseWal, next: u64, end: Option<u64>) -> Self {
-        let place = ReadPlace { wal, next: next.max(1), end, cursor: None, counter: None };
+        let place = ReadPlace { wal, next: next.max(1), end, cursor: None };
         Self { place: Some(place), step: None }
     }
 
@@ -57,8 +55,7 @@ impl LogIterator {
     pub(crate) fn replay(wal: DatabaseWal, next: u64, writer: &Arc<Shared>) -> Self {
         let end = Some(writer.log.last().get().saturating_add(1));
         let cursor = Some((writer.log.reader().from(Lsn::new(next)), Some(Arc::clone(writer))));
-        let counter = Some(Arc::clone(writer));
-        Self { place: Some(ReadPlace { wal, next, end, cursor, counter }), step: None }
+        Self { place: Some(ReadPlace { wal, next, end, cursor }), step: None }
     }
 }
 
@@ -104,10 +101,7 @@ impl ReadPlace {
             })
             .await;
             match read {
-                Ok(Some((rows, last, bytes))) => {
-                    if let Some(counter) = &self.counter {
-                        counter.note_replay(last, bytes);
-                    }
+                Ok(Some((rows, last))) => {
                     self.next = last.saturating_add(1);
                     self.cursor = Some((cursor, living));
                     return (self, Ok(Some(WalRows { rows, last_consumed_wal_file_id: last })));
@@ -128,14 +122,18 @@ impl ReadPlace {
                 },
                 // The log was closed, and its files may belong to the next writer.
                 Err(_) if living.as_ref().is_some_and(|writer| !writer.is_open()) => {}
+                Err(WalError::WalTruncated(id)) => {
+                    let error = self.wal.truncated(id, self.end).await;
+                    return (self, Err(error));
+                }
                 Err(error) => return (self, Err(error)),
             }
         }
     }
 }
 
-/// Rows, the last id they are from, and the bytes of their records.
-type Gathered = (Vec<RowEntry>, u64, u64);
+/// Rows, and the last id they are from.
+type Gathered = (Vec<RowEntry>, u64);
 
 /// The next chunk of records. Beside a writer this waits a moment for the first one.
 fn gather(
@@ -169,9 +167,9 @@ fn gather(
         bytes += record.bytes.len();
         let more = decode(record.bytes.to_vec())
             .map_err(|error| data(format!("{}: WAL id {id}: {error}", wal.path())))?;
-        let (rows, last, sum) = gathered.get_or_insert_with(|| (Vec::new(), 0, 0));
+        let (rows, last) = gathered.get_or_insert_with(|| (Vec::new(), 0));
         rows.extend(more);
-        (*last, *sum) = (id, bytes as u64);
+        *last = id;
         next = id.saturating_add(1);
     }
     Ok(gathered)

@@ -45,6 +45,10 @@
 //!   begins only by a call for that ([`DatabaseWal::begin_anew`]).
 //! - **GC** finds the lowest id that a manifest refers to, and calls `truncate_before`. Unused rows
 //!   between two checkpoints stay. GC works in the writer's process, or without a writer.
+//! - **The bound**: the log's files have at most [`Tuning::log_bytes_max`] bytes, since the log has
+//!   that as its budget. An append that finds no room asks the newest manifest what the tree has,
+//!   gives back the oldest of these rows, whoever refers to them, and waits while memtables are on
+//!   their way. Rows that a checkpoint needs and that are gone are an error of its clone or reader.
 //! - **A reader** in the writer's process reads the writer's log; elsewhere it reads the files
 //!   beside the writer, without a lock, and sleeps on the writer's shared page. A bounded range
 //!   that lacks a record is `WalTruncated`, as in SlateDB's own WAL.
@@ -61,6 +65,7 @@
 
 mod admin;
 mod blocking;
+mod bound;
 mod error;
 mod gc;
 mod iterator;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use inkstone::{AnyDirectory, IoError, OsDirectory};
-use inkstone_io::{FILE_MODE, OpenFile};
+use inkstone_io::OpenFile;
 use slatedb::wal::WalError;
 
 use crate::error::{of_io, unavailable};
@@ -61,6 +61,7 @@ impl Living {
 /// A real directory with a directory for each log.
 pub struct OsPlace {
     root: PathBuf,
+    file_mode: Option<u32>,
 }
 
 impl OsPlace {
@@ -68,14 +69,23 @@ impl OsPlace {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         // The process may change its working directory later.
-        Self { root: std::path::absolute(&root).unwrap_or(root) }
+        Self { root: std::path::absolute(&root).unwrap_or(root), file_mode: None }
+    }
+
+    /// With this mode of new files, as by [`inkstone::Options::file_mode`].
+    #[must_use]
+    pub fn file_mode(self, file_mode: Option<u32>) -> Self {
+        Self { file_mode, ..self }
     }
 }
 
 impl Place for OsPlace {
     fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
         match OsDirectory::open(self.path(name)) {
-            Ok(directory) => Ok(Some(AnyDirectory::new(directory))),
+            Ok(directory) => Ok(Some(AnyDirectory::new(match self.file_mode {
+                Some(mode) => directory.file_mode(mode),
+                None => directory,
+            }))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -83,8 +93,8 @@ impl Place for OsPlace {
 
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
         // Not what is above the root: its disk may not be mounted.
-        OsDirectory::create_in_parent(&self.root, FILE_MODE)?;
-        OsDirectory::create(self.path(name)).map(AnyDirectory::new)
+        OsDirectory::create_in_parent(&self.root, self.file_mode)?;
+        OsDirectory::create_with_mode(self.path(name), self.file_mode).map(AnyDirectory::new)
     }
 
     /// One path for all writers, however they spell it.

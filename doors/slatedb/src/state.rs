@@ -14,8 +14,10 @@ use slatedb::RowEntry;
 use slatedb::wal::{FlushResultFuture, WalError, WalEvent, WalStatus, WalStatusListener};
 use tokio::sync::oneshot;
 
+use crate::bound::Held;
 use crate::error::{internal, of_log};
 use crate::rows::encode;
+use crate::wals::Tuning;
 
 /// A log that this process writes.
 pub(crate) struct Shared {
@@ -24,7 +26,9 @@ pub(crate) struct Shared {
     pub(crate) epoch: u64,
     /// A log without threads commits only in calls, so a flush makes one.
     has_threads: bool,
-    replay_bytes_max: u64,
+    flush_bytes: u64,
+    kept_bytes: u64,
+    segment_bytes: u64,
     state: Mutex<State>,
 }
 
@@ -42,8 +46,11 @@ struct State {
     /// The last id of which the listeners were notified.
     told_id: u64,
     flushes: Vec<(u64, oneshot::Sender<Result<(), WalError>>)>,
-    /// What a restart would replay, in parts: the last id and the bytes of each.
-    parts: VecDeque<(u64, u64)>,
+    held: Held,
+    /// What the log's segment had left after the last append.
+    room_bytes: u64,
+    /// All rows up to this id are in frozen memtables or in the tree.
+    frozen_id: u64,
 }
 
 /// In every state but the first, all calls return the reason.
@@ -57,12 +64,14 @@ enum Life {
     Ended(WalError),
 }
 
-/// What a restart would replay is counted in about this many parts.
-const PARTS: u64 = 64;
+/// About what the file of a segment has beside records.
+const SEGMENT_OVERHEAD_BYTES: u64 = 24 << 10;
 
 impl Shared {
-    pub(crate) fn new(log: Log, epoch: u64, has_threads: bool, replay_bytes_max: u64) -> Self {
+    /// A writer of this log, which has so many bytes.
+    pub(crate) fn new(log: Log, epoch: u64, held: Held, tuning: &Tuning) -> Self {
         let last = log.last().get();
+        let room_bytes = log.bytes_to_the_end();
         let state = State {
             life: Life::Open,
             flushed_id: last,
@@ -74,9 +83,19 @@ impl Shared {
             is_telling: false,
             told_id: last,
             flushes: Vec::new(),
-            parts: VecDeque::new(),
+            held,
+            room_bytes,
+            frozen_id: 0,
         };
-        Self { log, epoch, has_threads, replay_bytes_max, state: Mutex::new(state) }
+        Self {
+            log,
+            epoch,
+            has_threads: tuning.log.has_own_thread(),
+            flush_bytes: tuning.flush_bytes(),
+            kept_bytes: tuning.kept_bytes(),
+            segment_bytes: tuning.segment_bytes(),
+            state: Mutex::new(state),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,7 +133,7 @@ impl Shared {
         // Before the log has it, so that listeners get its outcome before the end.
         let waiting = Waiting::begin(self, record.len(), rows.len());
         let handle = self.log.append_async(&record).await.map_err(|error| self.refused(error))?;
-        self.note_replay(handle.lsn().get(), record.len() as u64);
+        self.note_appended(handle.lsn().get(), record.len() as u64);
         handle.on_durable(move |outcome| waiting.end(seq, outcome));
         Ok(())
     }
@@ -180,27 +199,51 @@ impl Shared {
         result
     }
 
-    /// Counts the bytes that a restart would replay for this id.
-    pub(crate) fn note_replay(&self, id: u64, bytes: u64) {
+    /// Counts what an append took of the disk: its frame, and what its group needs.
+    fn note_appended(&self, id: u64, record_bytes: u64) {
+        let room_bytes = self.log.bytes_to_the_end();
         let mut state = self.state();
-        let part_bytes_max = self.replay_bytes_max / PARTS;
-        match state.parts.back_mut() {
-            Some((last, sum)) if *sum + bytes <= part_bytes_max => {
-                (*last, *sum) = (id, *sum + bytes)
-            }
-            _ => state.parts.push_back((id, bytes)),
-        }
+        let left = std::mem::replace(&mut state.room_bytes, room_bytes);
+        let taken = left.checked_sub(room_bytes).filter(|taken| *taken >= record_bytes);
+        // In another segment: the last one was left with the rest of it.
+        let rest = left + SEGMENT_OVERHEAD_BYTES + record_bytes;
+        state.held.note(id, taken.unwrap_or(rest));
     }
 
-    /// Whether a restart would replay too much after this id, up to which the rows are in frozen
-    /// memtables.
-    pub(crate) fn is_replay_long(&self, replay_after: u64) -> bool {
+    /// Whether the log has so much of the rows that are in no frozen memtable, up to `frozen_id`,
+    /// that they are to be frozen.
+    pub(crate) fn wants_flush(&self, frozen_id: u64) -> bool {
         let mut state = self.state();
-        let parts = &mut state.parts;
-        while parts.front().is_some_and(|(last, _)| *last <= replay_after) {
-            parts.pop_front();
+        state.frozen_id = frozen_id;
+        state.held.bytes_after(frozen_id) >= self.flush_bytes
+    }
+
+    /// Whether memtables with rows after this id, up to which the tree has them, are on their way.
+    pub(crate) fn is_flushing(&self, tree_has: u64) -> bool {
+        self.state().frozen_id > tree_has
+    }
+
+    /// Gives back the oldest rows that the tree has, but the last one, as collection does. False if
+    /// that would not make room: each truncation needs some, too.
+    pub(crate) fn give_back(&self, tree_has: u64) -> Result<bool, WalError> {
+        if !self.has_threads {
+            // No one else makes durable what memtables wait for.
+            self.log.sync().map_err(|error| self.refused(error))?;
         }
-        parts.iter().map(|(_, bytes)| bytes).sum::<u64>() >= self.replay_bytes_max
+        let end = tree_has.min(self.log.last().get());
+        let first = {
+            let mut state = self.state();
+            state.held.forget_before(self.log.first().get());
+            let bytes = state.held.bytes();
+            let most = self.kept_bytes.min(bytes.saturating_sub(self.segment_bytes));
+            let first = state.held.first_to_keep(most).min(end).max(1);
+            if bytes < state.held.bytes_after(first - 1) + self.segment_bytes {
+                return Ok(false);
+            }
+            first
+        };
+        self.log.truncate_before(Lsn::new(first)).map_err(|error| self.refused(error))?;
+        Ok(true)
     }
 
     /// Notifies the listeners and the waiting flushes. If another thread is notifying, it takes

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::{AnyDirectory, Error, LogKind, Lsn, Options, Reader};
+use slatedb::VersionedManifest;
+use slatedb::admin::Admin;
 use slatedb::object_store::{ObjectStore, path::Path};
 use slatedb::wal::WalError;
 
 use crate::blocking::blocking;
-use crate::error::{of_io, of_log};
+use crate::error::{data, of_io, of_log};
 use crate::place::{OsPlace, Place, check_finished, directory_name};
 use crate::state::Shared;
 
@@ -20,10 +22,15 @@ use crate::state::Shared;
 #[derive(Debug, Clone)]
 pub struct Tuning {
     /// How the logs are opened. By default a write batch has at most 32 MiB. This crate sets
-    /// `create`, `begin_at`, `owner` and `expect_durable` itself.
+    /// `create`, `begin_at`, `owner`, `expect_durable` and `disk_budget_bytes` itself, and makes
+    /// segments smaller than `segment_bytes` for a small bound. With [`Wals::in_place`] the
+    /// place gives files their mode, not `file_mode`.
     pub log: Options,
-    /// A memtable is flushed when a restart would replay this many bytes: 256 MiB by default.
-    pub replay_bytes_max: u64,
+    /// How many bytes of the disk the files of one log may use: 1 GiB by default. A memtable is
+    /// flushed when the log has a quarter of that of its rows, and what the tree has is given back
+    /// when the log is full, also if a checkpoint refers to it. An append waits while neither is
+    /// enough. It must be at least seven times the largest batch.
+    pub log_bytes_max: u64,
     /// How long a new writer waits for a writer in another process that has the log open: 30 s by
     /// default. The other one closes when it sees that its manifest is fenced.
     pub fence_within: Duration,
@@ -33,7 +40,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             log: Options::new().record_bytes_max(32 << 20),
-            replay_bytes_max: 256 << 20,
+            log_bytes_max: 1 << 30,
             fence_within: Duration::from_secs(30),
         }
     }
@@ -58,12 +65,15 @@ impl Wals {
 
     /// As [`Wals::at`], with these settings.
     pub fn tuned(root: impl Into<PathBuf>, objects: Arc<dyn ObjectStore>, tuning: Tuning) -> Self {
-        Self::in_place(Arc::new(OsPlace::new(root)), objects, tuning)
+        let place = OsPlace::new(root).file_mode(tuning.log.file_mode_chosen());
+        Self::in_place(Arc::new(place), objects, tuning)
     }
 
     /// The logs of any [`Place`], for example a simulated one.
     pub fn in_place(place: Arc<dyn Place>, objects: Arc<dyn ObjectStore>, tuning: Tuning) -> Self {
-        let tuning = Tuning { log: tuning.log.kind_by_rule(LogKind::SLATEDB), ..tuning };
+        let segment_bytes = tuning.segment_bytes();
+        let log = tuning.log.kind_by_rule(LogKind::SLATEDB).segment_bytes(segment_bytes);
+        let tuning = Tuning { log, ..tuning };
         Self { place, objects, tuning: Arc::new(tuning) }
     }
 
@@ -112,6 +122,55 @@ impl DatabaseWal {
 
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.wals.tuning
+    }
+
+    /// The database's newest manifest, or the one with this number.
+    async fn manifest(&self, number: Option<u64>) -> Result<Option<VersionedManifest>, WalError> {
+        let admin = Admin::builder(self.database.clone(), self.wals.objects.clone()).build();
+        admin.read_manifest(number).await.map_err(|error| WalError::Unavailable(Arc::new(error)))
+    }
+
+    /// Up to which id the tree has the rows, for the writer with this epoch.
+    pub(crate) async fn tree_has(&self, epoch: u64) -> Result<u64, WalError> {
+        match self.manifest(None).await? {
+            Some(manifest) if manifest.writer_epoch() > epoch => Err(WalError::Fenced),
+            manifest => Ok(manifest.map_or(0, |manifest| manifest.replay_after_wal_id())),
+        }
+    }
+
+    /// Why a range up to before `end` lacks the row `id`: a reader of a checkpoint gets the error
+    /// of a row that was given back for the bound. SlateDB takes `WalTruncated` for the end, which
+    /// is right for a reader whose next look finds a newer tree.
+    pub(crate) async fn truncated(&self, id: u64, end: Option<u64>) -> WalError {
+        match self.is_of_a_checkpoint(id, end).await {
+            Ok(true) => self.is_given_back(id),
+            Ok(false) => WalError::WalTruncated(id),
+            Err(error) => error,
+        }
+    }
+
+    async fn is_of_a_checkpoint(&self, id: u64, end: Option<u64>) -> Result<bool, WalError> {
+        let Some(newest) = self.manifest(None).await? else { return Ok(false) };
+        for checkpoint in newest.checkpoints() {
+            if let Some(manifest) = self.manifest(Some(checkpoint.manifest_id)).await?
+                && end == Some(manifest.next_wal_sst_id())
+                && manifest.replay_after_wal_id() < id
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The error of a reader or a clone that needs this row.
+    pub(crate) fn is_given_back(&self, id: u64) -> WalError {
+        data(format!(
+            "{}: the checkpoint needs WAL id {id}, which the log has given back, since its files \
+             may use Tuning::log_bytes_max, {} bytes: make a checkpoint that flushes the memtable \
+             (CheckpointScope::All) and use that, or raise the bound for later ones",
+            self.path(),
+            self.tuning().log_bytes_max
+        ))
     }
 
     /// The path of the log, for messages.

@@ -17,7 +17,8 @@ use slatedb::wal::{
 use slatedb::{RowEntry, VersionedManifest};
 
 use crate::blocking::blocking;
-use crate::error::{data, of_io, of_log};
+use crate::bound::Held;
+use crate::error::{data, is_no_room, of_io, of_log, unavailable};
 use crate::iterator::LogIterator;
 use crate::owner::{Named, OwnerId, Whose};
 use crate::place::remove_log;
@@ -113,6 +114,7 @@ impl DatabaseWal {
         &self,
         manifest: &mut dyn ManifestView,
     ) -> Result<(Writer, LogIterator), WalError> {
+        self.tuning().check()?;
         // None waits for ever.
         let until = Instant::now().checked_add(self.tuning().fence_within);
         let mut pause = Duration::from_millis(10);
@@ -123,12 +125,12 @@ impl DatabaseWal {
             // the lock, or is refused, may be fenced too: then it returns `Fenced`.
             manifest.refresh().await?;
             match opened.unwrap_or_else(Found::Refused) {
-                Found::Ours(log, first) => return self.opened(log, seen.epoch, first),
+                Found::Ours(log, first) => return self.opened(log, seen.epoch, first).await,
                 // The log is durable, and has no row yet.
                 Found::Begun(log, name) => {
                     let mode = named.map_or(PutMode::Create, |_| PutMode::Overwrite);
                     if self.name(name, mode).await? {
-                        return self.opened(log, seen.epoch, name.first);
+                        return self.opened(log, seen.epoch, name.first).await;
                     }
                 }
                 // The lock is held: no other writer of this database gives that log its name now.
@@ -157,16 +159,34 @@ impl DatabaseWal {
         }
     }
 
-    fn opened(&self, log: Log, epoch: u64, first: u64) -> Result<(Writer, LogIterator), WalError> {
-        let tuning = self.tuning();
-        let (has_threads, bytes_max) = (tuning.log.has_own_thread(), tuning.replay_bytes_max);
-        let shared = Arc::new(Shared::new(log, epoch, has_threads, bytes_max));
-        let writer = Writer { shared: Arc::clone(&shared) };
-        if let Some(directory) = self.wals.place.find(&self.name).map_err(of_io)? {
-            self.wals.place.living().put(&directory, &shared);
-        }
+    async fn opened(
+        &self,
+        log: Log,
+        epoch: u64,
+        first: u64,
+    ) -> Result<(Writer, LogIterator), WalError> {
+        let wal = self.clone();
+        let shared = blocking(move || wal.share(log, epoch, first)).await?;
+        let writer = Writer { shared: Arc::clone(&shared), wal: self.clone() };
         self.begins_anew.store(false, Ordering::Relaxed);
         Ok((writer, LogIterator::replay(self.clone(), first, &shared)))
+    }
+
+    /// Lets the readers of this process find the log, whose rows before `first` are in the tree. If
+    /// it has more than the bound allows, these are given back.
+    fn share(&self, log: Log, epoch: u64, first: u64) -> Result<Arc<Shared>, WalError> {
+        let directory = self.wals.place.find(&self.name).map_err(of_io)?;
+        let held = directory.as_ref().map(|directory| Held::of(directory, self.tuning()));
+        let held = held.unwrap_or_default();
+        let is_full = held.bytes() + self.tuning().segment_bytes() > self.tuning().log_bytes_max;
+        let shared = Arc::new(Shared::new(log, epoch, held, self.tuning()));
+        if is_full {
+            shared.give_back(first.saturating_sub(1))?;
+        }
+        if let Some(directory) = directory {
+            self.wals.place.living().put(&directory, &shared);
+        }
+        Ok(shared)
     }
 
     /// Compares the log with the object, before another writer is disturbed or a byte is written.
@@ -211,7 +231,9 @@ impl DatabaseWal {
         named: Named,
     ) -> Result<Found, WalError> {
         let known = Lsn::new(seen.known_id());
-        let options = self.tuning().log.clone().create(false).expect_durable(known);
+        let held = Held::of(&directory, self.tuning());
+        let options = self.tuning().bounded(&held, seen.replay_after);
+        let options = options.create(false).expect_durable(known);
         match Log::open_in(directory, options) {
             // With `expect_durable` a log that ends early is corrupt, although nothing in it is.
             Err(Error::Corrupt(corruption)) => {
@@ -252,7 +274,8 @@ impl DatabaseWal {
         let directory = self.wals.place.create(&self.name).map_err(of_io)?;
         let id = directory.random_bytes().map_err(of_io)?;
         let first = known.next().ok_or_else(|| of_log(Error::UsedUp))?;
-        let options = self.tuning().log.clone().create(true).begin_at(first).owner(id);
+        let options = self.tuning().bounded(&Held::default(), 0);
+        let options = options.create(true).begin_at(first).owner(id);
         let name = Named { id, first: first.get() };
         found(Log::open_in(directory, options), id, |log| Ok(Found::Begun(log, name)))
     }
@@ -300,6 +323,15 @@ impl DatabaseWal {
         ))
     }
 
+    fn is_full(&self, refused: &WalError) -> WalError {
+        unavailable(format!(
+            "{}: {refused}, and the tree has the rows that can be given back: flush the memtable, \
+             make room on the disk, or raise Tuning::log_bytes_max, which is {}",
+            self.path(),
+            self.tuning().log_bytes_max
+        ))
+    }
+
     fn is_short(&self, seen: Seen, last: Lsn) -> WalError {
         let (known, after) = (seen.known_id(), seen.replay_after);
         data(format!(
@@ -326,6 +358,27 @@ impl WriterInit for DatabaseWal {
 /// A writer. Dropping it closes the log.
 pub struct Writer {
     shared: Arc<Shared>,
+    wal: DatabaseWal,
+}
+
+impl Writer {
+    /// What has no room gives back rows of which the tree says that it has them; true if that may
+    /// have made room. While memtables are on their way to the tree this waits.
+    ///
+    /// # Errors
+    /// The tree has all that it is going to get by itself.
+    async fn make_room(&self, pause: Duration) -> Result<bool, WalError> {
+        let tree_has = self.wal.tree_has(self.shared.epoch).await?;
+        let shared = Arc::clone(&self.shared);
+        if blocking(move || shared.give_back(tree_has)).await? {
+            return Ok(true);
+        }
+        if self.shared.is_flushing(tree_has) {
+            blocking(move || std::thread::sleep(pause)).await;
+            return Ok(true);
+        }
+        Ok(false)
+    }
 }
 
 #[cfg(not(feature = "slatedb-0-17"))]
@@ -337,7 +390,18 @@ type Flushed = slatedb::wal::FlushResultFuture;
 #[async_trait]
 impl WalWriter for Writer {
     async fn append(&mut self, write_batch: &[RowEntry]) -> Result<(), WalError> {
-        self.shared.append(write_batch).await
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match self.shared.append(write_batch).await {
+                Err(refused) if is_no_room(&refused) => {
+                    if !self.make_room(pause).await? {
+                        return Err(self.wal.is_full(&refused));
+                    }
+                    pause = (2 * pause).min(PAUSE_MAX);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     async fn flush(&mut self) -> Result<Flushed, WalError> {
@@ -352,7 +416,7 @@ impl WalWriter for Writer {
     }
 
     fn should_flush_memtable(&self, replay_after_wal_id: u64) -> bool {
-        self.shared.is_replay_long(replay_after_wal_id)
+        self.shared.wants_flush(replay_after_wal_id)
     }
 
     fn observer(&self) -> Box<dyn WalObserver> {

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+#[path = "databases/bound.rs"]
+mod bound;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -222,36 +224,6 @@ async fn two_buckets_with_one_root_harm_nobody() {
     }
     let db = open(&mine, &wals).await.unwrap();
     assert_eq!(keys(&db).await, ["a", "b"]);
-    close(&db).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_loses_nothing_and_collection_makes_room() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let log = inkstone::Options::new().record_bytes_max(1 << 16).segment_bytes(1 << 20);
-    let tuning = Tuning { log: log.disk_budget_bytes(3 << 20), ..Tuning::default() };
-    let wals = Wals::tuned(directory.path(), store.clone(), tuning);
-    let (mut put, mut fulls) = (0, 0);
-    let mut db = open(&store, &wals).await.unwrap();
-    while fulls < 3 {
-        let key = format!("{put:04}");
-        let error = match db.put(&key, [7; 30_000]).await {
-            Ok(handle) => handle.await_durable().await.err(),
-            Err(error) => Some(error),
-        };
-        let Some(error) = error else {
-            put += 1;
-            continue;
-        };
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        let _ = db.close().await;
-        fulls += 1;
-        db = open(&store, &wals).await.unwrap();
-        assert_eq!(keys(&db).await.len(), put);
-        db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
-        collect(&store, &wals).await;
-    }
-    assert!(put > 200, "{put}");
     close(&db).await;
 }
 

@@ -53,13 +53,14 @@ fn an_empty_batch_is_nothing() {
 }
 
 #[test]
-fn the_writer_asks_for_a_memtable_when_a_restart_would_replay_much() {
-    let (_wal, mut writer) = begun(Tuning { replay_bytes_max: 20_000, ..small() });
-    // Each record has a little more than 1,000 bytes.
-    for seq in 1..=20 {
+fn the_writer_asks_for_a_memtable_when_the_log_has_much_of_its_rows() {
+    let (_wal, mut writer) = begun(Tuning { log_bytes_max: 512 << 10, ..small() });
+    // A quarter of the bound is 21 of these, and less with what their frames and groups need.
+    for seq in 1..=15 {
         assert!(!writer.should_flush_memtable(0), "{seq}");
-        now(writer.append(&[row(2, seq, 1000)])).unwrap();
+        now(writer.append(&[row(2, seq, 6000)])).unwrap();
     }
+    (16..=22).for_each(|seq| now(writer.append(&[row(2, seq, 6000)])).unwrap());
     assert!(writer.should_flush_memtable(0));
     assert!(!writer.should_flush_memtable(10));
 }
