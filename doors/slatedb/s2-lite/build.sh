@@ -4,6 +4,7 @@
 # in the copy:
 #
 #     doors/slatedb/s2-lite/build.sh build --bin server   # target/s2-lite/debug/server
+#     doors/slatedb/s2-lite/build.sh build --release --bin server       # .../release/server
 #     doors/slatedb/s2-lite/build.sh test                 # its own tests
 #     target/s2-lite/debug/server --local-root DIR --wal-inkstone DIR --port 8080
 set -euo pipefail
@@ -47,6 +48,9 @@ path = "$root/doors/slatedb/v0_17"
 [profile.dev]
 debug = 0
 opt-level = 1
+
+[profile.release]
+debug = 0
 END
     # Every other `Db::builder` is in a test: there each database is on this log.
     grep -rlE '\bDb::builder\(' src tests --include=*.rs | grep -v src/server.rs |
@@ -68,6 +72,12 @@ END
     cp "$here/builder.rs" src/inkstone_builder.rs
     patch --quiet -p1 <"$here/inkstone.patch"
     touch .patched
+fi
+profile=debug
+case " $* " in *" --release "*) profile=release ;; esac
+if [ ! -d "$target/$profile/deps" ]; then
+    echo "s2-lite and its dependencies are built now, some 400 packages: this takes about 32" \
+        "minutes of processor time at opt-level 1, and longer with --release" >&2
 fi
 cd "$copy"
 exec cargo "$1" --target-dir "$target" "${@:2}"

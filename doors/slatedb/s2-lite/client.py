@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""A client of s2-lite that tests acknowledged appends.
+"""A client of s2-lite that tests acknowledged appends, and measures.
 
     client.py write SERVER DIR WAL     appends until it is killed, and prints acknowledged records
     client.py read SERVER DIR WAL      prints the records that are there
+    client.py measure SERVER LOAD DIR ROUNDS SECONDS
+                                       rates and processor times of each WAL, by turns; LOAD is the
+                                       program of load.c
 
 `write` and `read` are what `inkstone powerloss any` takes. SERVER is the binary of build.sh. A WAL:
 `inkstone`; `files` is s2-lite's own with `--wal-local-root`; `objects` has no option, so its WAL is
@@ -85,6 +88,20 @@ def read(binary, directory, wal):
                 number = record["seq_num"] + 1
 
 
+def measure(binary, load, directory, rounds, seconds):
+    for number in range(int(rounds)):
+        for wal in OPTIONS:
+            place = f"{directory}/{wal}-{number}"
+            os.makedirs(f"{place}/objects")
+            with Server(binary, place, wal) as server:
+                for clients in ["1", "64"]:
+                    for what in [[], ["GET", "/health"]]:
+                        arguments = [str(server.port), str(server.process.pid), clients, seconds]
+                        done = subprocess.run([load, *arguments, *what], capture_output=True)
+                        print(number, wal, clients, *what, done.stdout.decode().strip(),
+                              done.stderr.decode().strip(), flush=True)
+
+
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
-    {"write": write, "read": read}[command](*arguments)
+    {"write": write, "read": read, "measure": measure}[command](*arguments)
