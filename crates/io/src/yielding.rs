@@ -16,6 +16,9 @@
 //! The first rest is as long as the late yield. After a rest the next yields show whether it still
 //! pays to rest; a late yield soon after a rest makes the next rest four times as long.
 //!
+//! Where the threads that yield are few and sleeping costs them little, no late yield is forgiven:
+//! they rest for as long as can be after each ([`AdaptiveYielding::unforgiving`]).
+//!
 //! A control group with a quota of processor time stops all threads of a process for some 50 ms in
 //! each 100. Threads rest there too, and sleeping leaves more of the quota to the records.
 
@@ -38,6 +41,8 @@ const YIELDS_MAX: u32 = 32;
 #[derive(Debug)]
 pub struct AdaptiveYielding {
     late: Duration,
+    /// The rest after a late yield that did not come soon after another; 0: it is forgiven.
+    least_rest_ns: u64,
     /// When the last rest ends or has ended: until then threads sleep at once. Nanoseconds since
     /// the caller's beginning of time.
     rests_until_ns: AtomicU64,
@@ -52,16 +57,22 @@ pub struct AdaptiveYielding {
 
 impl Default for AdaptiveYielding {
     fn default() -> Self {
-        Self::late_after(LATE)
+        Self::new(LATE, Duration::ZERO)
     }
 }
 
 impl AdaptiveYielding {
-    /// For threads to which a yield is late after this time.
-    pub fn late_after(late: Duration) -> Self {
+    /// For threads to which a yield is late after this time, and that then rest at once and for the
+    /// longest time.
+    pub fn unforgiving(late: Duration) -> Self {
+        Self::new(late, LONGEST_REST)
+    }
+
+    fn new(late: Duration, least_rest: Duration) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             late,
+            least_rest_ns: nanoseconds(least_rest),
             rests_until_ns: zero(),
             rest_ns: zero(),
             rested_ns: zero(),
@@ -125,8 +136,9 @@ impl AdaptiveYielding {
         if began >= until {
             // 0: no yield was late so far.
             let is_soon = until > 0 && began - until <= took;
-            let longer = self.rest_ns.load(Ordering::Relaxed).saturating_mul(LONGER);
-            let rest = if is_soon { longer.clamp(took, nanoseconds(LONGEST_REST)) } else { 0 };
+            let longer = self.rest_ns.load(Ordering::Relaxed).saturating_mul(LONGER).max(took);
+            let rest = if is_soon { longer } else { 0 };
+            let rest = rest.clamp(self.least_rest_ns, nanoseconds(LONGEST_REST));
             self.rest_ns.store(rest, Ordering::Relaxed);
             self.rested_ns.fetch_add(rest, Ordering::Relaxed);
             self.rests_until_ns.store(nanoseconds(now).saturating_add(rest), Ordering::Relaxed);
@@ -311,6 +323,19 @@ mod tests {
                 ],
             ),
         ]);
+    }
+
+    #[test]
+    fn an_unforgiving_thread_rests_for_the_longest_time_after_each_late_yield() {
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        let yielding = AdaptiveYielding::unforgiving(us(50));
+        assert!(yielding.yielded(ms(13), us(49)) && yielding.pays(ms(13)));
+        // The first one; one as soon as the rest is over; one long after.
+        for at in [14, 515, 9000] {
+            assert!(!yielding.yielded(ms(at), us(50)), "late at {at} ms");
+            assert!(!yielding.pays(ms(at + 499)) && yielding.pays(ms(at + 500)), "{at} ms");
+        }
+        assert_eq!(yielding.rests(), (0, 3 * LONGEST_REST));
     }
 
     #[test]
