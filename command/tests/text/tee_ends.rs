@@ -33,7 +33,7 @@ fn lines_that_were_read_and_cannot_be_written_are_counted() {
     for is_signalled in [false, true] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("logs/s.log");
-        let mut tee = start(&file, &["--grace", "300ms", "--buffers", "64KiB"]);
+        let mut tee = start(&file, &["--grace", "300ms", "--buffers", "1MiB"]);
         put(&mut tee, "1\n2\n3\n");
         until("three lines", || text(&file) == "1\n2\n3\n");
         std::fs::remove_dir_all(directory.path().join("logs")).expect("removed");
