@@ -54,7 +54,7 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
     let mount = Mount::new(device.path(), &target, "ext4", "").expect("mounted");
     let file = target.join("s.log");
 
-    let mut tee = tee(&file, &["--grace", "300ms", "--buffers", "64KiB"]);
+    let mut tee = tee(&file, &["--grace", "300ms", "--buffers", "512KiB"]);
     let mut tee = tee.stdout(Stdio::inherit()).spawn().expect("inkstone");
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(b"1\n2\n3\n").expect("written");
