@@ -1,4 +1,4 @@
-//! SurrealKV as a writer and a reader: store write|read DIR default|immediate
+//! SurrealKV as a writer and a reader: store write|read DIR default|immediate|compaction
 use std::error::Error;
 
 use surrealkv::{Durability, LSMIterator as _, TreeBuilder};
@@ -6,7 +6,11 @@ use surrealkv::{Durability, LSMIterator as _, TreeBuilder};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().collect();
-    let tree = TreeBuilder::new().with_path(format!("{}/db", words[2]).into()).build()?;
+    let tree = TreeBuilder::new().with_path(format!("{}/db", words[2]).into());
+    // So small that the tables of some 20 items are merged, again and again.
+    let is_small = words[3] == "compaction";
+    let tree = if is_small { tree.with_max_memtable_size(64 << 10) } else { tree };
+    let tree = tree.build()?;
     let mut number = 0;
     {
         let change = tree.begin()?;
@@ -15,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         while items.valid() {
             number += 1;
             if words[1] == "read" {
-                println!("{}", String::from_utf8_lossy(&items.value()?));
+                println!("{}", String::from_utf8_lossy(&items.value()?).trim_end());
             }
             items.next()?;
         }
@@ -24,10 +28,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         number += 1;
         let item = format!("item {number}");
         let mut change = tree.begin()?;
-        if words[3] == "immediate" {
+        if words[3] != "default" {
             change.set_durability(Durability::Immediate);
         }
-        change.set(format!("{number:010}").as_bytes(), item.as_bytes())?;
+        let width = if is_small { 4096 } else { 0 };
+        change.set(format!("{number:010}").as_bytes(), format!("{item:width$}").as_bytes())?;
         change.commit().await?;
         println!("{item}");
     }
