@@ -52,9 +52,10 @@ impl<'a> Draft<'a> {
                 state.check(change)?;
             }
             left -= 1;
+            let is_append = matches!(change, Change::Append(entries) if !entries.is_empty());
             // Before the first entries of a stream that never had one, the note says where it
-            // begins.
-            is_noted |= !matches!(change, Change::Append(_)) || state.next_index().is_none();
+            // begins. Without entries the note is the record.
+            is_noted |= !is_append || state.next_index().is_none();
             if let Change::Append(entries) = change {
                 draft.append(&state, entries);
                 if left == 0 && !is_noted {

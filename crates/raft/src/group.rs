@@ -409,8 +409,8 @@ impl Group {
         change: Change<'_>,
         callback: Callback,
     ) -> Result<()> {
-        let is_durable = self.log().durable() >= self.log().last();
-        if self.is_done(&change)? && is_durable {
+        // The log is asked last: the change may have been made a moment ago, by another thread.
+        if self.is_done(&change)? && self.log().durable() >= self.log().last() {
             self.core.callbacks.push_after_all(callback);
             self.core.callbacks.call();
             return Ok(());

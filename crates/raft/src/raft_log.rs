@@ -106,7 +106,7 @@ impl RaftLog {
     /// waits in another call; also within this call. A callback holds up others, so it must not
     /// block; it may use the raft log. If it panics, nothing else happens. The callback of an
     /// append whose entries were truncated meanwhile is called with `Ok` too: they were durable.
-    /// For no entries it is called when those of all earlier appends were.
+    /// For no entries it is called when all earlier calls are durable, of every group.
     ///
     /// # Errors
     /// [`crate::Error::Hole`], [`crate::Error::IsCommitted`], [`crate::Error::LeaderGoesBack`],
@@ -126,12 +126,11 @@ impl RaftLog {
         let core = self.core();
         let append = || {
             core.check()?;
+            let change = Change::Append(entries.to_vec());
             if entries.is_empty() {
-                core.callbacks.push_after_all(Box::new(callback));
-                core.callbacks.call();
-                return Ok(());
+                return self.group.change_then(change, Box::new(callback));
             }
-            self.group.write_then(Change::Append(entries.to_vec()), Box::new(callback))
+            self.group.write_then(change, Box::new(callback))
         };
         core.named(append())
     }

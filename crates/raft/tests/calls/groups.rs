@@ -1,7 +1,7 @@
 //! Many groups in one log: one flush, callbacks, readers, other logs.
 
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Barrier, Weak};
 use std::time::Duration;
 
 use inkstone_raft::{
@@ -260,5 +260,66 @@ fn a_reader_shows_what_later_handles_of_its_group_do() {
     drop(second);
     groups.remove(7).unwrap();
     assert!(told(reader.bounds().map(|_| ())).contains("closed"));
+    groups.close().unwrap();
+}
+
+/// Whatever is on its way, by whichever call: a callback that comes too early reports as durable
+/// what a power loss takes.
+#[test]
+fn a_callback_for_no_entries_waits_for_all_calls_before_it() {
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let groups = Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
+    let (one, two) = (groups.group(1).unwrap(), groups.group(2).unwrap());
+    let leader = Leader::of_term(1);
+    let by_batch = || {
+        let entries = [entry(&leader, 1)];
+        groups.apply_then(Batch::new().append(&one, &entries), |_| {})
+    };
+    let by_another = || two.append(&[entry(&leader, 1)], |_| {});
+    for call in [&by_batch as &dyn Fn() -> Result<(), Error>, &by_another] {
+        one.sync().unwrap();
+        call().unwrap();
+        let (told, hear) = channel();
+        one.append(&[], move |result| told.send(result.is_ok()).unwrap()).unwrap();
+        assert!(hear.try_recv().is_err(), "nothing is durable yet");
+        one.sync().unwrap();
+        assert_eq!(hear.try_recv(), Ok(true));
+        // With nothing on its way it comes at once.
+        let (told, hear) = channel();
+        one.append(&[], move |result| told.send(result.is_ok()).unwrap()).unwrap();
+        assert_eq!(hear.try_recv(), Ok(true));
+    }
+    groups.close().unwrap();
+}
+
+/// Two threads save the same vote. The call that finds it made was told so before it is durable.
+#[test]
+fn a_vote_that_another_thread_is_saving_is_durable_when_the_callback_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path(), StreamsOptions::new()).unwrap();
+    let (one, gate) = (groups.group(1).unwrap(), Barrier::new(2));
+    let votes = || (1..2000).map(|term| Vote::granted(Leader::of_term(term)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for vote in votes() {
+                gate.wait();
+                one.save_vote(&vote).unwrap();
+            }
+        });
+        let early = votes().filter(|vote| {
+            gate.wait();
+            let (reader, vote, (told, hear)) = (one.reader(), vote.clone(), channel());
+            let is_there = {
+                let vote = vote.clone();
+                move |result: Result<(), Error>| {
+                    result.unwrap();
+                    told.send(reader.vote().unwrap() == Some(vote)).unwrap();
+                }
+            };
+            one.save_vote_then(&vote, is_there).unwrap();
+            !hear.recv().unwrap()
+        });
+        assert_eq!(early.count(), 0, "callbacks that came before the vote was durable");
+    });
     groups.close().unwrap();
 }
