@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use inkstone::{AnyDirectory, Log, Lsn, Reach};
+use inkstone::{AnyDirectory, Log, Lsn};
 use inkstone_streams::{Batch, Streams, Written};
 use smallvec::SmallVec;
 
@@ -28,7 +28,7 @@ use crate::state::{Change, State};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::words::EntryId;
 
-/// What a change takes in a batch beside its bytes, and a batch beside its changes.
+/// A change takes no more in a batch beside its bytes, nor does a batch beside its changes.
 const CHANGE_BYTES: usize = 64;
 
 /// A change of a group.
@@ -217,7 +217,7 @@ impl Shared {
                         + CHANGE_BYTES * (batch.len() + 1);
                     drop(drafts);
                     drop(memories);
-                    changes[0].0.core.noted(self.log().make_room(bytes, Reach::Usual))?;
+                    self.streams.make_room(bytes).map_err(|error| changes[0].0.failed(error))?;
                 }
                 Err(error) => return Err(changes[0].0.failed(error)),
             }

@@ -272,10 +272,24 @@ impl Streams {
 
     /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
     /// run callbacks, this returns [`inkstone::Error::Busy`]. Then release the lock, call
-    /// [`Log::make_room`] with the bytes of the batch, and try again.
+    /// [`Streams::make_room`], and try again.
     #[doc(hidden)]
     pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
         self.shared.try_append(self.encoder(batch), Reach::Usual).map(Written::new)
+    }
+
+    /// Waits until a batch of so many bytes would find room.
+    ///
+    /// # Errors
+    /// Those of [`Log::append`].
+    ///
+    /// # Durability
+    /// None.
+    #[doc(hidden)]
+    pub fn make_room(&self, batch_bytes: usize) -> Result<()> {
+        // No batch is larger, and no segment need have room for more: the wait would not end.
+        let bytes = batch_bytes.min(self.shared.options.log.largest_record_bytes());
+        Ok(self.shared.log.make_room(bytes, Reach::Usual)?)
     }
 
     /// For a caller who will append by [`Streams::try_apply`] and has not taken its lock yet: moves
