@@ -49,9 +49,15 @@ impl Tuning {
         self.log_bytes_max / 4
     }
 
+    /// With more than this a log counts as full: beside it there are prepared and free files. The
+    /// log itself would go on in ever smaller segments.
+    pub(crate) fn full_bytes(&self) -> u64 {
+        self.log_bytes_max - 4 * self.segment_bytes()
+    }
+
     /// What is left of a log that is full: then an append seldom finds it full.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.log_bytes_max - 4 * self.segment_bytes()
+        self.full_bytes() - 2 * self.segment_bytes()
     }
 
     /// The options of an opening for writing that finds this log, of which the tree has the rows up

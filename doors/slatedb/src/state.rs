@@ -27,6 +27,7 @@ pub(crate) struct Shared {
     /// A log without threads commits only in calls, so a flush makes one.
     has_threads: bool,
     flush_bytes: u64,
+    full_bytes: u64,
     kept_bytes: u64,
     segment_bytes: u64,
     state: Mutex<State>,
@@ -92,6 +93,7 @@ impl Shared {
             epoch,
             has_threads: tuning.log.has_own_thread(),
             flush_bytes: tuning.flush_bytes(),
+            full_bytes: tuning.full_bytes(),
             kept_bytes: tuning.kept_bytes(),
             segment_bytes: tuning.segment_bytes(),
             state: Mutex::new(state),
@@ -216,6 +218,18 @@ impl Shared {
         let mut state = self.state();
         state.frozen_id = frozen_id;
         state.held.bytes_after(frozen_id) >= self.flush_bytes
+    }
+
+    /// Whether the log has so much that rows are to be given back before the next append.
+    pub(crate) fn is_full(&self) -> bool {
+        let mut state = self.state();
+        let bytes = state.held.bytes();
+        if bytes <= self.full_bytes {
+            return false;
+        }
+        // Collection may have truncated some.
+        state.held.forget_before(self.log.first().get());
+        state.held.bytes() > self.full_bytes
     }
 
     /// Whether memtables with rows after this id, up to which the tree has them, are on their way.

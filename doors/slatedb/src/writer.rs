@@ -391,6 +391,10 @@ type Flushed = slatedb::wal::FlushResultFuture;
 impl WalWriter for Writer {
     async fn append(&mut self, write_batch: &[RowEntry]) -> Result<(), WalError> {
         let mut pause = Duration::from_millis(10);
+        // Where the tree has no more to give back, the log's own budget decides.
+        while self.shared.is_full() && self.make_room(pause).await? {
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
         loop {
             match self.shared.append(write_batch).await {
                 Err(refused) if is_no_room(&refused) => {
