@@ -5,18 +5,21 @@
 //!     cargo run -p slatedb-local -- DIR scan [PREFIX]
 //!     cargo run -p slatedb-local -- DIR fill COUNT [BYTES]   # prints each row once it is durable
 //!     cargo run -p slatedb-local -- DIR follow               # another process: what it sees
+//!     cargo run -p slatedb-local -- DIR clone NAME           # beside the writer, if there is one
 //!     cargo run -p slatedb-local -- DIR begin-anew           # if the log in DIR/wal is lost
 //!
 //! `fill` continues after the rows of an earlier `fill`, with values of BYTES bytes. Kill it in the
 //! middle (`kill -9`), then `scan`: each printed row is there, in the same order. SlateDB's
-//! settings may come from the environment, as `SLATEDB_L0_SST_SIZE_BYTES=65536`.
+//! settings may come from the environment, as `SLATEDB_L0_SST_SIZE_BYTES=65536`, and so may the
+//! most bytes of the log's files: `LOG_BYTES_MAX=67108864`, for batches of a 32nd of that.
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_slatedb::{DatabaseWal, Wals};
+use inkstone_slatedb::{DatabaseWal, Tuning, Wals};
+use slatedb::admin::{Admin, CloneSourceSpec};
 use slatedb::config::{DbReaderOptions, Settings};
 use slatedb::object_store::{ObjectStore, local::LocalFileSystem};
 use slatedb::{Db, DbReader, GarbageCollectorBuilder};
@@ -30,13 +33,22 @@ fn objects(directory: &Path) -> Outcome<Arc<dyn ObjectStore>> {
     Ok(Arc::new(LocalFileSystem::new_with_prefix(objects)?.with_fsync(true)))
 }
 
-fn wal(directory: &Path, store: &Arc<dyn ObjectStore>) -> DatabaseWal {
-    Wals::at(directory.join("wal"), store.clone()).of("store")
+fn wals(directory: &Path, store: &Arc<dyn ObjectStore>) -> Outcome<Wals> {
+    let mut tuning = Tuning::default();
+    if let Ok(bytes) = std::env::var("LOG_BYTES_MAX") {
+        tuning.log_bytes_max = bytes.parse()?;
+        tuning.log = tuning.log.record_bytes_max(bytes.parse::<usize>()? / 32);
+    }
+    Ok(Wals::tuned(directory.join("wal"), store.clone(), tuning))
+}
+
+fn wal(directory: &Path, store: &Arc<dyn ObjectStore>) -> Outcome<DatabaseWal> {
+    Ok(wals(directory, store)?.of("store"))
 }
 
 async fn open(directory: &Path) -> Outcome<Db> {
     let store = objects(directory)?;
-    open_with(wal(directory, &store), store).await
+    open_with(wal(directory, &store)?, store).await
 }
 
 async fn open_with(wal: DatabaseWal, store: Arc<dyn ObjectStore>) -> Outcome<Db> {
@@ -104,7 +116,7 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
                 ..DbReaderOptions::default()
             };
             let store = objects(directory)?;
-            let wal = Arc::new(wal(directory, &store));
+            let wal = Arc::new(wal(directory, &store)?);
             let reader = DbReader::builder("store", store)
                 .with_options(options)
                 .with_wal_reader(wal)
@@ -124,14 +136,22 @@ async fn run(directory: &Path, command: &[&str]) -> Outcome<()> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
+        ["clone", name] => {
+            let store = objects(directory)?;
+            let wals = Arc::new(wals(directory, &store)?);
+            let admin = Admin::builder(*name, store).with_wal_admin(wals).build();
+            let source = CloneSourceSpec::new("store");
+            admin.create_clone_builder_from_source(source).build().await?;
+        }
         ["begin-anew"] => {
             let store = objects(directory)?;
-            let db = open_with(wal(directory, &store).begin_anew(), store).await?;
+            let db = open_with(wal(directory, &store)?.begin_anew(), store).await?;
             db.close().await?;
             println!("a new log has begun; the rows that were in the old one alone are given up");
         }
         _ => println!(
-            "DIR put KEY VALUE | get KEY | scan [PREFIX] | fill COUNT [BYTES] | follow | begin-anew"
+            "DIR put KEY VALUE | get KEY | scan [PREFIX] | fill COUNT [BYTES] | follow | \
+             clone NAME | begin-anew"
         ),
     }
     Ok(())
