@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 
 use inkstone::inspect::look_in;
 use inkstone::{AnyDirectory, Options};
+use inkstone_io::OpenFile;
 use slatedb::wal::WalError;
 
 use crate::error::{internal, of_log};
+use crate::place::log_files;
 use crate::wals::Tuning;
 
 /// A log has about so many segments. One is kept free, for an opening that finds the log full.
@@ -65,7 +67,8 @@ impl Tuning {
     /// SlateDB asks whether to flush another one only after an append, so there is room for one.
     /// After the bound was lowered, what the tree lacks is kept, and a large file in use stays.
     pub(crate) fn bounded(&self, held: &Held, tree_has: u64) -> Options {
-        let (most, one) = (self.log_bytes_max, self.segment_bytes());
+        // The lock has a block, which the log does not count.
+        let (most, one) = (self.log_bytes_max - 4096, self.segment_bytes());
         let lacking = held.bytes_after(tree_has);
         let in_use = held.parts.back().map_or(0, |(_, bytes)| *bytes);
         let budget = match lacking > most {
@@ -73,8 +76,11 @@ impl Tuning {
             false => (held.bytes() + one).clamp(most - one, most) + in_use.saturating_sub(one),
         };
         let options = self.log.clone().disk_budget_bytes(budget);
-        match held.parts.iter().any(|(_, bytes)| *bytes > one) {
-            // Their files would be kept, and used for nothing.
+        // Large files would be kept, and used for nothing. Where there is more than the bound allows,
+        // the log would use the surplus files again and again. So the next segment has a new file,
+        // and before the log makes one, it removes what its budget has no room for.
+        let is_large = held.parts.iter().any(|(_, bytes)| *bytes > one);
+        match is_large || held.files_bytes > most {
             true => options.free_segments_max(0),
             false => options,
         }
@@ -86,6 +92,8 @@ impl Tuning {
 pub(crate) struct Held {
     parts: VecDeque<(u64, u64)>,
     part_bytes_max: u64,
+    /// Of all files that were there, also of those that are no segments.
+    files_bytes: u64,
 }
 
 impl Held {
@@ -93,7 +101,15 @@ impl Held {
     pub(crate) fn of(directory: &AnyDirectory, tuning: &Tuning) -> Self {
         let segments = look_in(directory.clone()).map_or(Vec::new(), |report| report.segments);
         let parts = segments.iter().map(|segment| (segment.last.get(), segment.file_bytes));
-        Self { parts: parts.collect(), part_bytes_max: tuning.log_bytes_max / 256 }
+        let files = log_files(directory).unwrap_or_default();
+        let bytes = files.iter().filter_map(|name| {
+            directory.open(name, &OpenFile::existing().read_only()).ok()?.len_bytes().ok()
+        });
+        Self {
+            parts: parts.collect(),
+            part_bytes_max: tuning.log_bytes_max / 256,
+            files_bytes: bytes.sum(),
+        }
     }
 
     pub(crate) fn note(&mut self, id: u64, bytes: u64) {

@@ -54,6 +54,7 @@ impl DatabaseWal {
             return writer.log.truncate_before(first).map_err(of_log);
         }
         let Some(directory) = self.find()? else { return Ok(()) };
+        self.tuning().check()?;
         let options = self.tuning().bounded(&Held::of(&directory, self.tuning()), 0);
         let log = match Log::open_in(directory, options.create(false)) {
             Err(Error::NoLog { .. }) => return Ok(()),

@@ -14,6 +14,7 @@ use inkstone_slatedb::{Tuning, Wals};
 use slatedb::admin::{Admin, CloneSourceSpec};
 use slatedb::config::{CheckpointOptions, CheckpointScope, Settings};
 use slatedb::object_store::ObjectStore;
+use slatedb::wal::WalGc as _;
 use slatedb::{Db, DbReader, DbReaderMode, ErrorKind};
 
 use crate::{close, collect, keys, put, store};
@@ -206,20 +207,46 @@ async fn a_restart_with_a_lower_bound_keeps_what_the_tree_lacks_and_gives_the_re
         db.close().await.unwrap();
         let left = bytes_of(&log);
         assert!(left <= before + MIB, "{left} bytes");
-        // Once the tree has it, an opening brings the log below its bound, and it stays there.
+        // Once the tree has it, an opening brings the log below its bound with its next segment,
+        // and it stays there.
         let db = open(&store, &small).await;
-        put(&db, "last").await.unwrap();
+        fill(&db, "last", 3000, MIB).await;
         db.close().await.unwrap();
         let left = bytes_of(&log);
-        assert!(left <= 4 * MIB, "{left} bytes");
+        assert!(left <= 4 * MIB, "{name}: {left} bytes");
     }
     let watched = Watched::begin(log.clone());
     let db = open(&store, &small).await;
     fill(&db, "then", 3000, 8 * MIB).await;
-    assert_eq!(keys(&db).await.len() as u64, 2 * (12 * MIB / 3000) + 8 * MIB / 3000 + 1);
+    assert_eq!(keys(&db).await.len() as u64, 2 * (12 * MIB / 3000) + 8 * MIB / 3000 + MIB / 3000);
     close(&db).await;
     let most = watched.end();
     assert!(most <= 4 * MIB, "{most} bytes");
+}
+
+/// The log removes files that it does not need after a second, so a writer that ends before that
+/// leaves them, and the next one has more than the bound: large ones, or too many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_beyond_the_bound_that_an_opening_finds_go_with_its_next_segment() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let log = directory.path().join("db");
+    let wals = wals(directory.path(), &store, 4 * MIB, false);
+    for (files, bytes) in [(1, 4 * MIB), (9, 97 * 4096)] {
+        let db = open(&store, &wals).await;
+        fill(&db, "before", 3000, 4 * MIB).await;
+        close(&db).await;
+        for number in 1..=files {
+            let path = log.join(format!("{number:020}.free"));
+            std::fs::write(path, vec![0; bytes as usize]).unwrap();
+        }
+        let found = bytes_of(&log);
+        assert!(found > 4 * MIB, "{found} bytes");
+        let db = open(&store, &wals).await;
+        fill(&db, "after", 3000, MIB / 2).await;
+        close(&db).await;
+        let left = bytes_of(&log);
+        assert!(left <= 4 * MIB, "{files} files: {left} bytes");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,6 +256,17 @@ async fn a_bound_below_a_batch_is_refused_and_a_mode_is_obeyed() {
     let wal = Box::new(wals.of("db"));
     let error = Db::builder("db", store.clone()).with_wal_writer(wal).build().await.map(drop);
     let said = error.unwrap_err().to_string();
+    assert!(said.contains("log_bytes_max 1048576: it must be at least"), "{said}");
+    // So does the collector of a log without a writer.
+    let (root, objects) = (directory.path().join("collected"), crate::store());
+    let db = open(&objects, &self::wals(&root, &objects, 4 * MIB, false)).await;
+    for key in ["a", "b"] {
+        put(&db, key).await.unwrap();
+    }
+    close(&db).await;
+    let wals = self::wals(&root, &objects, MIB, false);
+    let collected = wals.of("db").collect(vec![(2..).into()], Duration::ZERO, false).await;
+    let said = collected.unwrap_err().to_string();
     assert!(said.contains("log_bytes_max 1048576: it must be at least"), "{said}");
 
     let tuning = |mode| Tuning { log: Options::new().file_mode(mode), ..Tuning::default() };
