@@ -10,13 +10,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use inkstone::Options;
+use inkstone_sim::{DiskOptions, SimDisk};
 use inkstone_slatedb::{Tuning, Wals};
 use slatedb::admin::{Admin, CloneSourceSpec};
-use slatedb::config::{CheckpointOptions, CheckpointScope, Settings};
+use slatedb::config::{CheckpointOptions, CheckpointScope, FlushOptions, FlushType, Settings};
 use slatedb::object_store::ObjectStore;
 use slatedb::wal::WalGc as _;
 use slatedb::{Db, DbReader, DbReaderMode, ErrorKind};
 
+use crate::support::SimPlace;
 use crate::{close, collect, keys, put, store};
 
 const MIB: u64 = 1 << 20;
@@ -247,6 +249,40 @@ async fn files_beyond_the_bound_that_an_opening_finds_go_with_its_next_segment()
         let left = bytes_of(&log);
         assert!(left <= 4 * MIB, "{files} files: {left} bytes");
     }
+}
+
+/// The disk has less than the bound, and SlateDB is not asked to flush before it is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_loses_nothing_and_collection_makes_room() {
+    let capacity_bytes = Some(3 * MIB);
+    let disk = SimDisk::new(7, DiskOptions { capacity_bytes, ..DiskOptions::default() });
+    let store = store();
+    let log = Options::new().record_bytes_max(1 << 16);
+    let tuning = Tuning { log, log_bytes_max: 16 * MIB, ..Tuning::default() };
+    let wals = Wals::in_place(SimPlace::new(&disk), store.clone(), tuning);
+    let (mut put, mut fulls) = (0, 0);
+    let mut db = open(&store, &wals).await;
+    while fulls < 3 {
+        let error = match db.put(format!("{put:04}"), [7; 30_000]).await {
+            Ok(handle) => handle.await_durable().await.err(),
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
+            put += 1;
+            continue;
+        };
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let said = error.to_string();
+        assert!(said.contains("make room on the disk"), "{said}");
+        let _ = db.close().await;
+        fulls += 1;
+        db = open(&store, &wals).await;
+        assert_eq!(keys(&db).await.len(), put);
+        db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+        collect(&store, &wals).await;
+    }
+    assert!(put > 200, "{put}");
+    close(&db).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
