@@ -111,6 +111,9 @@ test=databases
 mistake "the log has no bound" bound.rs \
     'self.log.clone().disk_budget_bytes(budget);' \
     'self.log.clone().disk_budget_bytes(budget.saturating_mul(9));'
+mistake "surplus files are used again and again" bound.rs \
+    'match is_large || held.files_bytes > most {' \
+    'match is_large {'
 mistake "what the tree lacks is given back" state.rs \
     'let end = tree_has.min(self.log.last().get());' \
     'let end = tree_has.max(self.log.last().get());'

@@ -34,6 +34,9 @@ pub struct Tuning {
     /// How long a new writer waits for a writer in another process that has the log open: 30 s by
     /// default. The other one closes when it sees that its manifest is fenced.
     pub fence_within: Duration,
+    /// How long a put that finds the log full waits while the tree gets no rows: 5 minutes by
+    /// default. After that SlateDB's flusher may have ended, and the put is an error.
+    pub flush_within: Duration,
 }
 
 impl Default for Tuning {
@@ -42,6 +45,7 @@ impl Default for Tuning {
             log: Options::new().record_bytes_max(32 << 20),
             log_bytes_max: 1 << 30,
             fence_within: Duration::from_secs(30),
+            flush_within: Duration::from_secs(300),
         }
     }
 }

@@ -332,6 +332,16 @@ impl DatabaseWal {
         ))
     }
 
+    fn is_stuck(&self, tree_has: u64) -> WalError {
+        unavailable(format!(
+            "{}: the log is full, and the tree has had the rows up to WAL id {tree_has} and no \
+             more for {:?} (Tuning::flush_within): see whether the object store takes rows, and \
+             open the database again",
+            self.path(),
+            self.tuning().flush_within
+        ))
+    }
+
     fn is_short(&self, seen: Seen, last: Lsn) -> WalError {
         let (known, after) = (seen.known_id(), seen.replay_after);
         data(format!(
@@ -363,21 +373,48 @@ pub struct Writer {
 
 impl Writer {
     /// What has no room gives back rows of which the tree says that it has them; true if that may
-    /// have made room. While memtables are on their way to the tree this waits.
+    /// have made room. While memtables are on their way to the tree this waits. False if the tree
+    /// has all that it is going to get by itself.
     ///
     /// # Errors
-    /// The tree has all that it is going to get by itself.
-    async fn make_room(&self, pause: Duration) -> Result<bool, WalError> {
+    /// The tree has had no rows for long: nobody tells a WAL that SlateDB's flusher has ended.
+    async fn make_room(&self, wait: &mut Wait) -> Result<bool, WalError> {
         let tree_has = self.wal.tree_has(self.shared.epoch).await?;
         let shared = Arc::clone(&self.shared);
         if blocking(move || shared.give_back(tree_has)).await? {
             return Ok(true);
         }
-        if self.shared.is_flushing(tree_has) {
-            blocking(move || std::thread::sleep(pause)).await;
-            return Ok(true);
+        if !self.shared.is_flushing(tree_has) {
+            return Ok(false);
         }
-        Ok(false)
+        if wait.is_over(tree_has, self.wal.tuning().flush_within) {
+            return Err(self.wal.is_stuck(tree_has));
+        }
+        let pause = wait.pause;
+        blocking(move || std::thread::sleep(pause)).await;
+        wait.pause = (2 * pause).min(PAUSE_MAX);
+        Ok(true)
+    }
+}
+
+/// A put that waits for memtables.
+struct Wait {
+    pause: Duration,
+    tree_had: u64,
+    since: Instant,
+}
+
+impl Wait {
+    fn begin() -> Self {
+        Self { pause: Duration::from_millis(10), tree_had: 0, since: Instant::now() }
+    }
+
+    /// Whether the tree has had no more than this for so long.
+    fn is_over(&mut self, tree_has: u64, most: Duration) -> bool {
+        if tree_has > self.tree_had {
+            (self.tree_had, self.since) = (tree_has, Instant::now());
+        }
+        self.since.elapsed() >= most
     }
 }
 
@@ -390,18 +427,15 @@ type Flushed = slatedb::wal::FlushResultFuture;
 #[async_trait]
 impl WalWriter for Writer {
     async fn append(&mut self, write_batch: &[RowEntry]) -> Result<(), WalError> {
-        let mut pause = Duration::from_millis(10);
+        let mut wait = Wait::begin();
         // Where the tree has no more to give back, the log's own budget decides.
-        while self.shared.is_full() && self.make_room(pause).await? {
-            pause = (2 * pause).min(PAUSE_MAX);
-        }
+        while self.shared.is_full() && self.make_room(&mut wait).await? {}
         loop {
             match self.shared.append(write_batch).await {
                 Err(refused) if is_no_room(&refused) => {
-                    if !self.make_room(pause).await? {
+                    if !self.make_room(&mut wait).await? {
                         return Err(self.wal.is_full(&refused));
                     }
-                    pause = (2 * pause).min(PAUSE_MAX);
                 }
                 outcome => return outcome,
             }

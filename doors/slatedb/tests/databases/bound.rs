@@ -14,11 +14,11 @@ use inkstone_sim::{DiskOptions, SimDisk};
 use inkstone_slatedb::{Tuning, Wals};
 use slatedb::admin::{Admin, CloneSourceSpec};
 use slatedb::config::{CheckpointOptions, CheckpointScope, FlushOptions, FlushType, Settings};
-use slatedb::object_store::ObjectStore;
+use slatedb::object_store::{ObjectStore, memory::InMemory};
 use slatedb::wal::WalGc as _;
 use slatedb::{Db, DbReader, DbReaderMode, ErrorKind};
 
-use crate::support::SimPlace;
+use crate::support::{Fault, Objects, SimPlace};
 use crate::{close, collect, keys, put, store};
 
 const MIB: u64 = 1 << 20;
@@ -282,6 +282,39 @@ async fn a_full_disk_loses_nothing_and_collection_makes_room() {
         collect(&store, &wals).await;
     }
     assert!(put > 200, "{put}");
+    close(&db).await;
+}
+
+/// SlateDB ends its flusher at an error that it does not try again, and does not tell a WAL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_that_waits_for_a_flusher_that_has_ended_is_an_error() {
+    let (directory, disk) = (tempfile::tempdir().unwrap(), SimDisk::new(7, DiskOptions::default()));
+    let objects = Objects::beside(&disk, InMemory::new());
+    let store: Arc<dyn ObjectStore> = objects.clone();
+    let log = Options::new().record_bytes_max(256 << 10);
+    let flush_within = Duration::from_secs(5);
+    let tuning = Tuning { log, log_bytes_max: 4 * MIB, flush_within, ..Tuning::default() };
+    let wals = Wals::tuned(directory.path(), store.clone(), tuning);
+    let db = open(&store, &wals).await;
+    *objects.fault.lock().unwrap() = Some(Fault::RefusesAllLate);
+    let mut acknowledged = 0;
+    let puts = async {
+        loop {
+            match db.put(format!("{acknowledged:04}"), [7; 30_000]).await {
+                Ok(handle) => handle.await_durable().await?,
+                Err(error) => return Err::<(), _>(error),
+            };
+            acknowledged += 1;
+        }
+    };
+    let most = Duration::from_secs(60);
+    let error = tokio::time::timeout(most, puts).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let _ = tokio::time::timeout(most, db.close()).await.unwrap();
+    *objects.fault.lock().unwrap() = None;
+    let db = open(&store, &wals).await;
+    assert!(keys(&db).await.len() >= acknowledged, "{acknowledged}");
+    assert!(acknowledged > 60, "{acknowledged}: the log was not full");
     close(&db).await;
 }
 

@@ -73,6 +73,8 @@ pub(crate) enum Fault {
     NotSupported,
     /// It is done, and its answer is lost.
     LosesAnswer,
+    /// All are refused, each after some seconds.
+    RefusesAllLate,
 }
 
 impl Objects {
@@ -110,7 +112,11 @@ impl ObjectStore for Objects {
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
         let fault = self.fault.lock().unwrap().take();
-        if let Some(Fault::NotSupported) = fault {
+        if let Some(Fault::RefusesAllLate) = fault {
+            *self.fault.lock().unwrap() = fault;
+            tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        }
+        if let Some(Fault::NotSupported | Fault::RefusesAllLate) = fault {
             return Err(Error::NotSupported { source: "in this test".into() });
         }
         self.note_cut();
