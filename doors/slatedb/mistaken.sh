@@ -118,8 +118,8 @@ mistake "what the tree lacks is given back" state.rs \
     'let end = tree_has.min(self.log.last().get());' \
     'let end = tree_has.max(self.log.last().get());'
 mistake "a full log waits for no memtable" writer.rs \
-    'if self.shared.is_flushing(tree_has) {' \
-    'if self.shared.is_flushing(u64::MAX) {'
+    'if !self.shared.is_flushing(tree_has) {' \
+    'if !self.shared.is_flushing(u64::MAX) {'
 mistake "padding is not counted" state.rs \
     'state.held.note(id, taken.unwrap_or(rest));' \
     'state.held.note(id, if taken.is_some() { record_bytes } else { rest });'

@@ -269,6 +269,7 @@ async fn a_full_disk_loses_nothing_and_collection_makes_room() {
         };
         let Some(error) = error else {
             put += 1;
+            assert!(put < 1000, "the disk has no room for so many");
             continue;
         };
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -282,6 +283,23 @@ async fn a_full_disk_loses_nothing_and_collection_makes_room() {
         collect(&store, &wals).await;
     }
     assert!(put > 200, "{put}");
+    close(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_store_slows_the_puts_down_and_fails_none() {
+    let (directory, disk) = (tempfile::tempdir().unwrap(), SimDisk::new(7, DiskOptions::default()));
+    let objects = Objects::beside(&disk, InMemory::new());
+    let store: Arc<dyn ObjectStore> = objects.clone();
+    let wals = wals(directory.path(), &store, 4 * MIB, false);
+    let watched = Watched::begin(directory.path().join("db"));
+    let db = open(&store, &wals).await;
+    *objects.fault.lock().unwrap() = Some(Fault::AllLate);
+    fill(&db, "slow", 30_000, 12 * MIB).await;
+    *objects.fault.lock().unwrap() = None;
+    let most = watched.end();
+    assert!(most <= 4 * MIB, "{most} bytes");
+    assert_eq!(keys(&db).await.len() as u64, 12 * MIB / 30_000);
     close(&db).await;
 }
 

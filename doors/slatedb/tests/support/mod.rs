@@ -75,6 +75,8 @@ pub(crate) enum Fault {
     LosesAnswer,
     /// All are refused, each after some seconds.
     RefusesAllLate,
+    /// All are done late.
+    AllLate,
 }
 
 impl Objects {
@@ -112,9 +114,11 @@ impl ObjectStore for Objects {
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
         let fault = self.fault.lock().unwrap().take();
-        if let Some(Fault::RefusesAllLate) = fault {
+        if let Some(Fault::RefusesAllLate | Fault::AllLate) = fault {
             *self.fault.lock().unwrap() = fault;
-            tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+            let is_done = matches!(fault, Some(Fault::AllLate));
+            let late_ms = if is_done { 300 } else { 3000 };
+            tokio::time::sleep(std::time::Duration::from_millis(late_ms)).await;
         }
         if let Some(Fault::NotSupported | Fault::RefusesAllLate) = fault {
             return Err(Error::NotSupported { source: "in this test".into() });
@@ -123,8 +127,10 @@ impl ObjectStore for Objects {
         let put = self.stored.put_opts(at, payload, options).await;
         self.note_cut();
         match fault {
-            Some(_) => Err(Error::Generic { store: "test", source: "the answer is lost".into() }),
-            None => put,
+            Some(Fault::LosesAnswer) => {
+                Err(Error::Generic { store: "test", source: "the answer is lost".into() })
+            }
+            _ => put,
         }
     }
 
