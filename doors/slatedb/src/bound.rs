@@ -1,9 +1,10 @@
-//! How many bytes of the disk a log has, and what of it may be given back.
+//! The settings of logs, how many bytes of the disk a log has, and what of it may be given back.
 //!
-//! *Owns*: the count of a log's bytes by id, and the sizes that follow from the bound. *May not
-//! touch*: a log; manifests.
+//! *Owns*: the settings, the count of a log's bytes by id, and the sizes that follow from the bound.
+//! *May not touch*: a log; manifests.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use inkstone::inspect::look_in;
 use inkstone::{AnyDirectory, Options};
@@ -11,14 +12,44 @@ use inkstone_io::OpenFile;
 use slatedb::wal::WalError;
 
 use crate::error::{internal, of_log};
-use crate::place::log_files;
-use crate::wals::Tuning;
 
 /// A log has about so many segments. One is kept free, for an opening that finds the log full.
 const SEGMENTS: u64 = 16;
 /// Fewer are not enough: a memtable's rows fill two, and need two more where they begin and end;
 /// there is one to append to, one that is kept free, and one for what is rounded.
 const SEGMENTS_MIN: u64 = 7;
+
+/// Settings of the logs.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    /// How the logs are opened. By default a write batch has at most 32 MiB. This crate sets
+    /// `create`, `begin_at`, `owner`, `expect_durable` and `disk_budget_bytes` itself, and makes
+    /// segments smaller than `segment_bytes` for a small bound. With [`Wals::in_place`] the
+    /// place gives files their mode, not `file_mode`.
+    pub log: Options,
+    /// How many bytes of the disk the files of one log may use: 1 GiB by default. A memtable is
+    /// flushed when the log has a quarter of that of its rows, and what the tree has is given back
+    /// when the log is full, also if a checkpoint refers to it. An append waits while neither is
+    /// enough. It must be at least seven times the largest batch.
+    pub log_bytes_max: u64,
+    /// How long a new writer waits for a writer in another process that has the log open: 30 s by
+    /// default. The other one closes when it sees that its manifest is fenced.
+    pub fence_within: Duration,
+    /// How long a put that finds the log full waits while the tree gets no rows: 5 minutes by
+    /// default. After that SlateDB's flusher may have ended, and the put is an error.
+    pub flush_within: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            log: Options::new().record_bytes_max(32 << 20),
+            log_bytes_max: 1 << 30,
+            fence_within: Duration::from_secs(30),
+            flush_within: Duration::from_secs(300),
+        }
+    }
+}
 
 impl Tuning {
     /// The size of a full segment: a share of the bound, but a batch must fit.
@@ -101,7 +132,7 @@ impl Held {
     pub(crate) fn of(directory: &AnyDirectory, tuning: &Tuning) -> Self {
         let segments = look_in(directory.clone()).map_or(Vec::new(), |report| report.segments);
         let parts = segments.iter().map(|segment| (segment.last.get(), segment.file_bytes));
-        let files = log_files(directory).unwrap_or_default();
+        let files = directory.list().unwrap_or_default();
         let bytes = files.iter().filter_map(|name| {
             directory.open(name, &OpenFile::existing().read_only()).ok()?.len_bytes().ok()
         });

@@ -77,9 +77,10 @@ mod state;
 mod wals;
 mod writer;
 
+pub use bound::Tuning;
 pub use place::{Living, OsPlace, Place};
 pub use rows::{Malformed, decode, encode};
-pub use wals::{DatabaseWal, Tuning, Wals};
+pub use wals::{DatabaseWal, Wals};
 #[doc(hidden)]
 pub use writer::{ManifestView, Seen, Writer};
 

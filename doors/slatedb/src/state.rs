@@ -14,10 +14,9 @@ use slatedb::RowEntry;
 use slatedb::wal::{FlushResultFuture, WalError, WalEvent, WalStatus, WalStatusListener};
 use tokio::sync::oneshot;
 
-use crate::bound::Held;
+use crate::bound::{Held, Tuning};
 use crate::error::{internal, of_log};
 use crate::rows::encode;
-use crate::wals::Tuning;
 
 /// A log that this process writes.
 pub(crate) struct Shared {

@@ -1,54 +1,22 @@
-//! The logs of a directory, and their tuning.
+//! The logs of a directory.
 //!
 //! *Owns*: which log is whose. *May not touch*: the traits, which have their own files.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use inkstone::{AnyDirectory, Error, LogKind, Lsn, Options, Reader};
+use inkstone::{AnyDirectory, Error, LogKind, Lsn, Reader};
 use slatedb::VersionedManifest;
 use slatedb::admin::Admin;
 use slatedb::object_store::{ObjectStore, path::Path};
 use slatedb::wal::WalError;
 
 use crate::blocking::blocking;
+use crate::bound::Tuning;
 use crate::error::{data, of_io, of_log};
 use crate::place::{OsPlace, Place, check_finished, directory_name};
 use crate::state::Shared;
-
-/// Settings of the logs.
-#[derive(Debug, Clone)]
-pub struct Tuning {
-    /// How the logs are opened. By default a write batch has at most 32 MiB. This crate sets
-    /// `create`, `begin_at`, `owner`, `expect_durable` and `disk_budget_bytes` itself, and makes
-    /// segments smaller than `segment_bytes` for a small bound. With [`Wals::in_place`] the
-    /// place gives files their mode, not `file_mode`.
-    pub log: Options,
-    /// How many bytes of the disk the files of one log may use: 1 GiB by default. A memtable is
-    /// flushed when the log has a quarter of that of its rows, and what the tree has is given back
-    /// when the log is full, also if a checkpoint refers to it. An append waits while neither is
-    /// enough. It must be at least seven times the largest batch.
-    pub log_bytes_max: u64,
-    /// How long a new writer waits for a writer in another process that has the log open: 30 s by
-    /// default. The other one closes when it sees that its manifest is fenced.
-    pub fence_within: Duration,
-    /// How long a put that finds the log full waits while the tree gets no rows: 5 minutes by
-    /// default. After that SlateDB's flusher may have ended, and the put is an error.
-    pub flush_within: Duration,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            log: Options::new().record_bytes_max(32 << 20),
-            log_bytes_max: 1 << 30,
-            fence_within: Duration::from_secs(30),
-            flush_within: Duration::from_secs(300),
-        }
-    }
-}
 
 /// A directory with a log for each database, and SlateDB's administrator of these logs. Cheap to
 /// clone.
