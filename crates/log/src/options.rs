@@ -28,7 +28,9 @@ const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 pub enum Reach {
     /// Up to what is kept ([`Options::keep_ends`]).
     Usual,
-    /// For a record that makes room, on a disk that has none.
+    /// For a record that makes room, on a disk that has none: half of what is kept.
+    Halfway,
+    /// For one that makes so much that few of them are enough.
     ToTheEnd,
 }
 
@@ -587,10 +589,15 @@ impl Options {
     /// How much room a segment of this size must have for frames.
     #[inline]
     pub(crate) fn room_in(&self, segment_bytes: u64, frames: Frames) -> u64 {
-        if !self.keeps_ends || frames.reach == Reach::ToTheEnd {
+        let most_kept_bytes = self.kept_bytes().min(segment_bytes / 2);
+        let kept_bytes = match frames.reach {
+            Reach::Usual => most_kept_bytes,
+            Reach::Halfway => most_kept_bytes / 2,
+            Reach::ToTheEnd => 0,
+        };
+        if kept_bytes == 0 {
             return frames.bytes;
         }
-        let kept_bytes = self.kept_bytes().min(segment_bytes / 2);
         let most = record_room(segment_bytes).max(frames.bytes);
         (frames.bytes + kept_bytes).min(most)
     }
@@ -713,6 +720,7 @@ mod tests {
             |segment_bytes, bytes, reach| keeps.room_in(segment_bytes, Frames { bytes, reach });
         let kept = [1 << 20, 4 << 20, 64 << 20].map(|bytes| room(bytes, 100, Reach::Usual) - 100);
         assert_eq!(kept, [512 << 10, 1 << 20, 1 << 20]);
+        assert_eq!(room(64 << 20, 100, Reach::Halfway), (512 << 10) + 100);
         assert_eq!(room(64 << 20, 100, Reach::ToTheEnd), 100);
         let large = record_room(1 << 20) - 100;
         assert_eq!(room(1 << 20, large, Reach::Usual), large + 100, "it fills a segment");

@@ -130,6 +130,19 @@ impl<'a> Batch<'a> {
         self.steps.iter().any(frees) && !self.steps.iter().any(adds)
     }
 
+    /// Whether it leaves a stream without records that has some: `bounds` knows.
+    pub(crate) fn empties(&self, bounds: impl Fn(u64) -> Result<Bounds>) -> bool {
+        use Change::{Remove, Restart, TruncateBefore};
+        self.steps.iter().any(|step| {
+            let (stream, from) = match *step {
+                Step::Other(TruncateBefore { stream, first }) => (stream, first),
+                Step::Other(Restart { stream, .. } | Remove { stream }) => (stream, u64::MAX),
+                Step::Append { .. } | Step::TruncateAfter { .. } | Step::Other(_) => return false,
+            };
+            bounds(stream).is_ok_and(|has| has.first < has.next && from >= has.next)
+        })
+    }
+
     /// Encodes the changes, checked against the streams; returns the numbers of its records. A
     /// record must stay small enough that it can be moved later ([`RESERVE_BYTES`]).
     pub(crate) fn encode(

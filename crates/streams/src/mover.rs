@@ -147,8 +147,9 @@ impl Mover {
                 Ok(Moved::All) => return Ok(None),
                 Ok(Moved::LacksRoom(bytes)) => {
                     let lacks = self.shared.log.make_room(bytes, reach).err().map(Error::from);
-                    let may_go = whose == Whose::Mover && self.fits_at_the_end(section);
-                    go_further(&mut reach, may_go, lacks)?;
+                    let may_go = || whose == Whose::Mover && self.fits_at_the_end(section);
+                    let furthest = || if may_go() { Reach::ToTheEnd } else { Reach::Usual };
+                    go_further(&mut reach, furthest, lacks)?;
                 }
                 // Another thread has emptied it and freed it meanwhile.
                 Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => return Ok(None),

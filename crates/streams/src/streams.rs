@@ -122,7 +122,7 @@ impl Streams {
             Change::TableEnd.put(out);
             Ok(())
         };
-        self.shared.append(false, encode)?.append.wait()?;
+        self.shared.append(|| Reach::Usual, encode)?.append.wait()?;
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Streams {
         self.pay_before(batch);
         let mut tries = Tries::default();
         loop {
-            match self.shared.append(batch.frees(), self.encoder(batch)) {
+            match self.shared.append(|| self.furthest(batch), self.encoder(batch)) {
                 Err(error) if tries.again(&self.mover, &error) => {}
                 applied => return applied.map(Written::new),
             }
@@ -238,6 +238,18 @@ impl Streams {
     fn pay_before(&self, batch: &Batch<'_>) {
         if batch.adds() {
             self.pay();
+        }
+    }
+
+    /// How far a batch may go on a full disk. Truncations record by record would use up all that is
+    /// kept before they empty a section, and then nothing could be truncated any more.
+    fn furthest(&self, batch: &Batch<'_>) -> Reach {
+        if !batch.frees() {
+            Reach::Usual
+        } else if batch.empties(|stream| self.bounds(stream)) {
+            Reach::ToTheEnd
+        } else {
+            Reach::Halfway
         }
     }
 
@@ -263,7 +275,7 @@ impl Streams {
         self.pay_before(batch);
         let mut tries = Tries::default();
         loop {
-            match self.shared.append_async(batch.frees(), self.encoder(batch)).await {
+            match self.shared.append_async(|| self.furthest(batch), self.encoder(batch)).await {
                 Err(error) if tries.again(&self.mover, &error) => {}
                 applied => return applied.map(Written::new),
             }

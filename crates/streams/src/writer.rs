@@ -222,7 +222,7 @@ impl Shared {
     /// full disk a record that frees goes where no other may.
     pub(crate) fn append<T>(
         &self,
-        frees: bool,
+        furthest: impl Fn() -> Reach,
         encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
     ) -> Result<Appended<'_, T>> {
         let mut reach = Reach::Usual;
@@ -235,14 +235,14 @@ impl Shared {
                 Err(error) => Some(error),
                 done => return done,
             };
-            go_further(&mut reach, frees, lacks)?;
+            go_further(&mut reach, &furthest, lacks)?;
         }
     }
 
     /// The same as a future, in a log with threads.
     pub(crate) async fn append_async<T>(
         &self,
-        frees: bool,
+        furthest: impl Fn() -> Reach,
         encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
     ) -> Result<Appended<'_, T>> {
         let mut reach = Reach::Usual;
@@ -255,7 +255,7 @@ impl Shared {
                 Err(error) => Some(error),
                 done => return done,
             };
-            go_further(&mut reach, frees, lacks)?;
+            go_further(&mut reach, &furthest, lacks)?;
         }
     }
 
@@ -374,17 +374,21 @@ impl Order {
     }
 }
 
-/// A record that frees goes to the end of the segment where it finds no other room. Any other
-/// error, and that of any other record, is returned.
-pub(crate) fn go_further(reach: &mut Reach, frees: bool, lacks: Option<Error>) -> Result<()> {
-    match lacks {
-        Some(error) if error.is_no_room() && frees && *reach == Reach::Usual => {
-            *reach = Reach::ToTheEnd;
-            Ok(())
+/// A record that finds no other room goes into the end of the segment, if it may. Any other error
+/// is returned.
+pub(crate) fn go_further(
+    reach: &mut Reach,
+    furthest: impl Fn() -> Reach,
+    lacks: Option<Error>,
+) -> Result<()> {
+    let Some(error) = lacks else { return Ok(()) };
+    if error.is_no_room() && *reach == Reach::Usual {
+        *reach = furthest();
+        if *reach != Reach::Usual {
+            return Ok(());
         }
-        Some(error) => Err(error),
-        None => Ok(()),
     }
+    Err(error)
 }
 
 /// An encoder that also reports how many bytes it wrote.

@@ -82,6 +82,37 @@ fn a_full_disk_takes_truncations_and_removals_and_then_records() {
     }
 }
 
+/// A queue whose records go one by one uses up what is kept for truncations before they empty a
+/// section. Half of that is left for truncations of all records.
+#[test]
+fn truncations_record_by_record_do_not_keep_a_full_disk_full() {
+    for (bytes, count) in [20, 200, 900].into_iter().flat_map(|bytes| [(bytes, 1), (bytes, 3)]) {
+        let capacity_bytes = Some(512 << 10);
+        let disk = SimDisk::new(3, DiskOptions { capacity_bytes, ..DiskOptions::default() });
+        let mut streams = open(&Arc::new(disk.directory("/streams")), false);
+        (1..=count).for_each(|stream| streams.create(stream, 1).unwrap().wait().unwrap());
+        let mut batch = Batch::new();
+        let record = vec![7; bytes];
+        (1..=count).for_each(|stream| _ = batch.append(stream, &record));
+        while streams.apply(&batch).map(drop).is_ok() {}
+        let next = streams.bounds(1).unwrap().next;
+        let by_record = (2..next).take_while(|first| match streams.truncate_before(1, *first) {
+            Ok(written) => written.wait().is_ok(),
+            Err(error) => !is_no_room(&error),
+        });
+        let by_record = by_record.count();
+        assert!(by_record >= 50, "{bytes} bytes, {count} streams: {by_record} truncations");
+        if count == 1 {
+            streams.close().unwrap();
+            streams = open(&Arc::new(disk.directory("/streams")), false);
+        }
+        for stream in 1..=count {
+            streams.truncate_before(stream, next).unwrap().wait().unwrap();
+        }
+        (0..30).for_each(|_| streams.append(1, &record).unwrap().wait().unwrap());
+    }
+}
+
 /// With the defaults, on a disk of five segments, beside an idle stream in the oldest section.
 fn on_a_real_disk(kind: &str, options: &[&str]) {
     if !can_run(&format!("a full {kind}"), &[&format!("mkfs.{kind}")]) {
