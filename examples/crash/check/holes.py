@@ -3,7 +3,8 @@
 which prints a line for each block that was synced; and a reader that prints those that are there.
 
     inkstone powerloss any --fs ext4-nojournal --rounds 10 --states 60 \\
-        --writer 'holes.py write {dir}' --reader 'holes.py read {dir}'
+        --writer 'examples/crash/check/holes.py write {dir}' \\
+        --reader 'examples/crash/check/holes.py read {dir}'
 """
 
 import os

@@ -6,6 +6,11 @@
     ways.py NAME               does it there, once, and exits with 0
     ways.py expect FS NAME     kept, lost, or either, on that file system
 
+From the root of a clone, of one way:
+
+    mkdir before && (cd before && ../examples/crash/check/ways.py before)
+    inkstone powerloss check --in before --durable -- "$PWD/examples/crash/check/ways.py" NAME
+
 `either`: nothing promises it, and the page of the power-loss lab says where it was seen lost.
 """
 
