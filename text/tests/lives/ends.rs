@@ -8,9 +8,10 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::{
-    ENOSPC, MS, Mood, MoodyDisk, SHM, killed, place, quick, say, stages_in, turn, wait_until,
+    ENOSPC, LONG, MS, Mood, MoodyDisk, SHM, killed, place, quick, say, stages_in, turn, wait_until,
 };
 use inkstone_appender::{LogWriter, Survive};
 
@@ -89,4 +90,26 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
             assert!(fs::read(&path).expect("read").ends_with(b"line\n"));
         }
     }
+}
+
+/// One call may put several lines of text: a stack trace. More line ends than calls are in the file
+/// then, and still the last call is not.
+#[test]
+fn calls_of_several_line_ends_wait_if_the_file_has_not_all_of_them() {
+    let Some(_turn) = turn("a stage") else { return };
+    let (_directory, path) = place();
+    let memory = tempfile::tempdir_in(SHM).expect("a directory in memory");
+    let kept = || quick(&path).0.survive(Survive::Kill).stage_directory(memory.path());
+    let disk = MoodyDisk::new(Mood::Stopped);
+    let builder = kept().flush_every(LONG).drain_timeout(Duration::ZERO);
+    let (log, guard) = builder.open_on(disk.clone()).expect("opened");
+    let calls = ["one call\n of three\n lines\n"; 4];
+    calls.iter().for_each(|call| say(&log, call));
+    disk.set(Mood::FailsHalfway(ENOSPC));
+    let error = guard.close().expect_err("it fails").to_string();
+    assert!(error.contains("the next opening"), "{error}");
+    let stats = log.stats();
+    assert!(stats.unwritten_lines > 0 && stats.written_bytes < stats.bytes, "{stats:?}");
+    crate::common::next_start(kept()).expect("brought back");
+    assert_eq!(fs::read_to_string(&path).expect("read"), calls.concat());
 }
