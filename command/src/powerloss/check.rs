@@ -4,7 +4,7 @@
 //! running, crashing, comparing.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -44,8 +44,9 @@ Examples:
   sudo inkstone powerloss check --fs ext4,xfs --durable -- ./mine import {dir}
   sudo inkstone powerloss check --durable -- sh -c 'echo x >f; sync f .'
 
-The directory is the command's current one; {dir} in an argument is its path. Elsewhere the \
-command may write below /tmp and /dev alone. When it has ended, what it has left running is killed.
+The directory is the command's current one; {dir} in an argument is its path. A program that is \
+named by a path is looked for there, and then where you are. Elsewhere the command may write below \
+/tmp and /dev alone. When it has ended, what it has left running is killed.
 
 Exit code 0: the table is shown. 1: with --durable a name was anything but new. 2: nothing could \
 be shown: the command cannot be started, failed, did not end, or changed nothing; the directory \
@@ -101,7 +102,7 @@ pub(crate) fn check(arguments: &CheckArguments, stop: &AtomicBool) -> anyhow::Re
     let program = program()?;
     let words = ["powerloss", "inside"].map(String::from).to_vec();
     let options = CheckOptions {
-        command: arguments.command.clone(),
+        command: from_here(&arguments.command, arguments.given.as_deref()),
         words: quoted(arguments.command.iter().map(|word| word.to_string_lossy().into_owned())),
         directory: arguments.given.clone(),
         limit: arguments.limit,
@@ -117,6 +118,22 @@ pub(crate) fn check(arguments: &CheckArguments, stop: &AtomicBool) -> anyhow::Re
     let results = check::run(&options, &campaign, stop, &mut redraw);
     erase();
     conclude(&results?, file, stop)
+}
+
+/// The command begins in another directory: a program that is named by a path from here is found
+/// there by its whole path, unless the directory that is given has one of that name.
+fn from_here(command: &[OsString], given: Option<&Path>) -> Vec<OsString> {
+    let mut command = command.to_vec();
+    let program = Path::new(&command[0]);
+    let is_path = program.components().count() > 1 && program.exists();
+    let is_given = given.is_some_and(|given| given.join(program).exists());
+    if is_path
+        && !is_given
+        && let Ok(path) = std::path::absolute(program)
+    {
+        command[0] = path.into();
+    }
+    command
 }
 
 fn conclude(

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -136,6 +136,31 @@ fn a_command_that_is_none_or_fails_is_not_judged() {
     let output = run(at, ["powerloss", "check", "--", "nonesuch-command", "x"].as_slice());
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("nonesuch-command cannot be started: No such file"));
+}
+
+/// A program beside the one who asks, as the help has it; one in the directory that is given is meant
+/// before that.
+#[test]
+fn a_program_is_found_by_a_path_from_here() {
+    if here("a_program_is_found", &[FsKind::Ext4]).is_empty() {
+        return;
+    }
+    let place = directory();
+    let at = place.path();
+    let program = |name: &str, makes: &str| {
+        let path = at.join(name);
+        fs::write(&path, format!("#!/bin/sh\necho x >{makes}; sync {makes} .\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    fs::create_dir(at.join("given")).unwrap();
+    program("mine", "from-here");
+    for (more, makes) in [(&[][..], "from-here"), (&["--in", "given"], "given-one")] {
+        let words = [&["powerloss", "check", "--directory", "."], more].concat();
+        let output = run(at, [&words[..], &["--", "./mine"]].concat().as_slice());
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        assert!(told(&output).contains(makes), "{}", told(&output));
+        program("given/mine", "given-one");
+    }
 }
 
 #[test]
