@@ -284,11 +284,14 @@ impl State {
     /// Gives up writing, and does not release the buffers, since a stage file keeps them for the next
     /// start. `in_file`: what the files have of the output thread's buffer and all before it.
     pub(crate) fn abandon(&mut self, in_file: Option<Count>) {
-        let most = self.next().count(0);
+        let next = self.next();
+        let most = next.count(0);
         let bytes = in_file.map_or(most.bytes, |count| count.bytes);
         // A call may have had several line ends: so they may be as many as the calls, and still the
-        // last call is not in the file. It counts as not written, or its stage would go.
-        let lines_most = most.lines.saturating_sub(u64::from(bytes < most.bytes));
+        // last call, which ends where the next buffer begins, is not in the file. It counts as not
+        // written, or its stage would go. A call that goes on in the next buffer is not counted.
+        let is_last_cut = next.begins() && bytes < most.bytes;
+        let lines_most = most.lines.saturating_sub(u64::from(is_last_cut));
         let lines = in_file.map_or(lines_most, |count| count.lines.min(lines_most));
         self.abandoned = Some((self.oldest(), Count { lines, bytes }));
         self.writing = None;
