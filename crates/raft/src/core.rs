@@ -42,8 +42,8 @@ pub(crate) struct Memory {
     /// The last vote that is known to be durable, and those that came after it, each with its
     /// record.
     votes: VecDeque<(Lsn, Option<Vote>)>,
-    /// The index that was saved as committed last, as long as no record has it.
-    pub(crate) to_say: Option<u64>,
+    /// What was saved as committed last has no record yet.
+    pub(crate) is_to_say: bool,
 }
 
 impl Memory {
@@ -55,9 +55,8 @@ impl Memory {
         self.votes.front().and_then(|(_, vote)| vote.as_ref())
     }
 
-    /// Makes a change that was checked and has a record, unless it is made already: a committed
-    /// index is noted before it has one, and a purge without a record may have passed it since.
-    /// `payloads`: those of the entries that follow.
+    /// Makes a change that was checked and has a record. `payloads`: those of the entries that
+    /// follow.
     pub(crate) fn make(
         &mut self,
         change: &Change<'_>,
@@ -73,9 +72,6 @@ impl Memory {
             Change::Vote(vote) => self.votes.push_back((lsn, Some(vote.clone()))),
             _ => {}
         }
-        if self.state.is_done(change) {
-            return;
-        }
         let next = self.state.next;
         self.state.apply(change);
         self.truncations += u64::from(self.state.next < next);
@@ -88,7 +84,7 @@ impl Memory {
         self.state.check(&change)?;
         if !self.state.is_done(&change) {
             self.state.apply(&change);
-            self.to_say = Some(index);
+            self.is_to_say = true;
         }
         Ok(())
     }
@@ -117,7 +113,8 @@ impl Core {
         (group, is_alone): (u64, bool),
     ) -> Self {
         let votes = VecDeque::from([(Lsn::ZERO, state.vote.clone())]);
-        let memory = Memory { state, tail: Tail::default(), truncations: 0, votes, to_say: None };
+        let memory =
+            Memory { state, tail: Tail::default(), truncations: 0, votes, is_to_say: false };
         Self {
             memory: Mutex::new(memory),
             reader,

@@ -46,11 +46,7 @@ impl<'a> Draft<'a> {
         let mut draft = Self { steps, heads, payload_bytes: 0, note };
         let (mut state, mut left, mut is_noted) = (Cow::Borrowed(state), changes.len(), false);
         for change in changes {
-            let is_done = state.is_done(change);
-            // What was said to be committed was checked then, and a purge may have passed it since.
-            if !is_done || !matches!(change, Change::Commit(_)) {
-                state.check(change)?;
-            }
+            state.check(change)?;
             left -= 1;
             let is_append = matches!(change, Change::Append(entries) if !entries.is_empty());
             // Before the first entries of a stream that never had one, the note says where it
@@ -64,9 +60,7 @@ impl<'a> Draft<'a> {
                 }
             }
             let (first, next) = (state.first, state.next);
-            if !is_done {
-                state.to_mut().apply(change);
-            }
+            state.to_mut().apply(change);
             if !matches!(change, Change::Append(_)) {
                 draft.truncate((first, next), &state);
             }

@@ -202,7 +202,7 @@ impl Shared {
                     drop(drafts);
                     let mut payloads = payloads.into_iter();
                     for (changes, memory) in groups().zip(&mut memories) {
-                        memory.to_say = None;
+                        memory.is_to_say = false;
                         let of_group = changes.iter().map(|(_, change)| change);
                         of_group.for_each(|it| memory.make(it, written.lsn(), &mut payloads));
                         // Where durable entries are, the streams know.
@@ -347,18 +347,10 @@ impl Group {
 
     /// Writes what is committed, if no record has it.
     pub(crate) fn say_committed(self: &Arc<Self>) -> Result<()> {
-        loop {
-            let to_say = self.memory()?.to_say;
-            let Some(index) = to_say else { return Ok(()) };
-            match self.shared.write(&[&(self, Change::Commit(index))], |_| {}) {
-                // Another thread has said more meanwhile.
-                Err(error) if matches!(error.cause(), Error::CommittedGoesBack { .. }) => {}
-                written => {
-                    self.tell_when_durable(written?);
-                    return Ok(());
-                }
-            }
+        if self.memory()?.is_to_say {
+            self.tell_when_durable(self.shared.write(&[&(self, Change::Say)], |_| {})?);
         }
+        Ok(())
     }
 
     /// Has callbacks called when the record is durable, and keeps the state until then.
@@ -379,7 +371,7 @@ impl Group {
         loop {
             let said = self.say_committed();
             let memory = self.core.memory();
-            if said.is_err() || memory.to_say.is_none() {
+            if said.is_err() || !memory.is_to_say {
                 self.core.stop();
                 return said;
             }

@@ -44,6 +44,8 @@ pub(crate) enum Change<'a> {
     },
     /// All entries up to this index are committed.
     Commit(u64),
+    /// What was said to be committed gets a record.
+    Say,
 }
 
 impl State {
@@ -98,6 +100,7 @@ impl State {
             Change::Truncate(from) => *from >= self.next,
             Change::Purge { upto, .. } => self.is_purged(upto.index),
             Change::Commit(index) => self.said.as_ref().is_some_and(|said| said.index == *index),
+            Change::Say => true,
         }
     }
 
@@ -125,6 +128,7 @@ impl State {
             },
             Change::Purge { upto, is_snapshot } => self.check_purge(upto, *is_snapshot),
             Change::Commit(index) => self.check_commit(*index),
+            Change::Say => Ok(()),
         }
     }
 
@@ -221,6 +225,7 @@ impl State {
                 self.committed = Some(*index);
                 self.said = self.id_of(*index);
             }
+            Change::Say => {}
         }
     }
 

@@ -128,6 +128,25 @@ fn a_batch_with_a_part_that_cannot_be_is_refused_whole() {
     assert_eq!([&one, &two].map(|raft| raft.bounds().unwrap().next), [5, 5]);
 }
 
+/// Also an index that was saved before, if a snapshot's purge has passed it since.
+#[test]
+fn what_is_committed_goes_back_in_no_call_and_in_no_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let groups = Groups::open(directory.path(), still()).unwrap();
+    let one = groups.group(1).unwrap();
+    append(&one, 1, 1..4);
+    one.save_committed(2).unwrap();
+    one.purge_to_snapshot(&EntryId::new(Leader::of_term(1), 6)).unwrap();
+    let mut batch = Batch::new();
+    batch.save_committed(&one, 2);
+    for refused in [one.save_committed(2), groups.apply(&batch), groups.apply_then(&batch, |_| {})]
+    {
+        let refused = refused.unwrap_err();
+        let is_back = matches!(refused.cause(), Error::CommittedGoesBack { saved: 6, came: 2 });
+        assert!(is_back, "{refused}");
+    }
+}
+
 /// A batch that appends to two groups.
 fn both<'a>(
     one: &'a RaftLog,
