@@ -115,6 +115,30 @@ impl Shared {
         }
     }
 
+    /// Begins a group that is not there, unless it is being removed: both under the lock, so that
+    /// no group begins in the middle of its removal and stays. Whatever comes is durable after it.
+    fn begin(&self, id: u64) -> Result<()> {
+        let note = encode_note(&State::default());
+        let mut batch = Batch::new();
+        batch.create(id, 0).note(id, &note);
+        loop {
+            let begun = {
+                let open = lock(&self.open);
+                if open.removing.contains(&id) {
+                    return Err(Error::Closed.in_group(id));
+                }
+                self.streams.try_apply(&batch)
+            };
+            match begun {
+                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
+                    self.streams.make_room(note.len() + CHANGE_BYTES * (batch.len() + 1))?;
+                }
+                Err(inkstone_streams::Error::Exists { .. }) => return Ok(()),
+                begun => return Ok(begun.map(drop)?),
+            }
+        }
+    }
+
     /// The group that is open, or from now on this one, if no group was opened or removed since it
     /// was read. Otherwise how often that was.
     fn find(
@@ -282,17 +306,12 @@ impl Drop for Group {
 }
 
 impl Group {
-    /// Reads the note and the last entry, and creates the stream if there is none.
+    /// Reads the note and the last entry, and begins the group if there is none.
     fn open(shared: &Arc<Shared>, id: u64) -> Result<Arc<Self>> {
         let reader = shared.streams.reader();
         let note = match reader.note(id) {
             Err(inkstone_streams::Error::NoStream { .. }) => {
-                let note = encode_note(&State::default());
-                match shared.streams.apply(Batch::new().create(id, 0).note(id, &note)) {
-                    // Whatever comes is durable after it.
-                    Ok(_) | Err(inkstone_streams::Error::Exists { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+                shared.begin(id)?;
                 reader.note(id)?
             }
             note => note?,
@@ -498,5 +517,28 @@ impl Group {
         if open.groups.get(&self.id).is_some_and(is_this) {
             open.groups.remove(&self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inkstone_sim::{DiskOptions, SimDisk};
+    use inkstone_streams::Options;
+
+    use super::*;
+
+    /// The other thread looked for the group before the removal began.
+    #[test]
+    fn a_group_is_not_begun_again_while_it_is_removed() {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let directory = AnyDirectory::new(disk.directory("/groups"));
+        let log = inkstone::Options::small().own_thread(false);
+        let options = Options::new().log(log).section_bytes(16 << 10).own_mover(false);
+        let streams = Streams::open_in(directory.clone(), options).unwrap();
+        let shared = Shared::of_many(streams, directory);
+        lock(&shared.open).removing.insert(7);
+        let refused = Group::open(&shared, 7).map(drop).unwrap_err();
+        assert!(matches!(refused.cause(), Error::Closed), "{refused}");
+        assert_eq!(shared.streams.reader().ids(None, 9).unwrap(), []);
     }
 }
