@@ -4,7 +4,7 @@
 //! (`group.rs`).
 
 use std::fmt;
-use std::ops::{Deref, RangeInclusive};
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::group::{Group, Shared};
 use crate::options::{Options, refuse_periodic};
 use crate::reader::RaftReader;
 use crate::state::Change;
-use crate::words::{EntryId, NewEntry, Vote};
+use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 
 /// A raft log that is open for writing: alone in its log ([`RaftLog::open`]), or as one of
 /// many groups in one ([`crate::Groups::group`]). A directory has one writer at a time. Share the
@@ -31,9 +31,9 @@ use crate::words::{EntryId, NewEntry, Vote};
 /// memory may be ahead of the disk then. Open it again; the opening finds out what the disk holds.
 /// In a forked child every call returns [`inkstone::Error::Forked`].
 ///
-/// It reads as its [`RaftReader`] does. Of a group [`RaftLog::stats`], [`RaftLog::choice`] and
-/// [`RaftLog::records`] are those of the log that all share; dropping the last handle of a group
-/// ends no log and no callback, and [`RaftLog::close`] ends the group alone.
+/// Of a group [`RaftLog::stats`], [`RaftLog::choice`] and [`RaftLog::records`] are those of the log
+/// that all share; dropping the last handle of a group ends no log and no callback, and
+/// [`RaftLog::close`] ends the group alone.
 pub struct RaftLog {
     pub(crate) group: Arc<Group>,
     reader: RaftReader,
@@ -289,6 +289,39 @@ impl RaftLog {
         self.group.log().end_as_killed();
     }
 
+    /// First, last, purged and committed entry.
+    ///
+    /// # Errors
+    /// As [`RaftReader::bounds`].
+    pub fn bounds(&self) -> Result<Bounds> {
+        self.reader.bounds()
+    }
+
+    /// The last vote that was saved; it is durable.
+    ///
+    /// # Errors
+    /// As [`RaftReader::vote`].
+    pub fn vote(&self) -> Result<Option<Vote>> {
+        self.reader.vote()
+    }
+
+    /// One entry; `None` if there is none with this index, and none was purged.
+    ///
+    /// # Errors
+    /// As [`RaftReader::entry`].
+    pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
+        self.reader.entry(index)
+    }
+
+    /// The entries of a range, as many as fit in `payload_bytes_max` bytes, and at least one if
+    /// there is one: as [`RaftReader::entries`].
+    ///
+    /// # Errors
+    /// As [`RaftReader::entries`].
+    pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
+        self.reader.entries(range, payload_bytes_max)
+    }
+
     /// A reader of the entries, for other threads.
     pub fn reader(&self) -> RaftReader {
         self.reader.clone()
@@ -323,14 +356,6 @@ impl RaftLog {
 
     fn core(&self) -> &Arc<Core> {
         &self.reader.core
-    }
-}
-
-impl Deref for RaftLog {
-    type Target = RaftReader;
-
-    fn deref(&self) -> &RaftReader {
-        &self.reader
     }
 }
 
