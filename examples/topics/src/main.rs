@@ -36,13 +36,15 @@ fn place_of(topic: &str, consumer: &str) -> String {
     format!("{topic}\0{consumer}")
 }
 
-/// The stream of a name, which is created if it is new.
-fn named<'a>(name: &'a str, names: &mut Names, batch: &mut Batch<'a>) -> u64 {
-    let next = names.len() as u64 + 1;
-    let stream = *names.entry(name.to_owned()).or_insert(next);
-    if stream == next {
-        batch.append_at(NAMES, stream, name.as_bytes()).create(stream, 1);
+/// The stream of a name. If it is neither among the names nor among those that are new in this
+/// batch, the batch creates it.
+fn named<'a>(name: &'a str, names: &Names, new: &mut Names, batch: &mut Batch<'a>) -> u64 {
+    if let Some(stream) = names.get(name).or_else(|| new.get(name)) {
+        return *stream;
     }
+    let stream = (names.len() + new.len()) as u64 + 1;
+    batch.append_at(NAMES, stream, name.as_bytes()).create(stream, 1);
+    new.insert(name.to_owned(), stream);
     stream
 }
 
@@ -71,14 +73,13 @@ impl Broker {
     /// Publishes messages, in one topic or in many: all or none. Topics that are new are created.
     fn publish(&self, messages: &[(&str, &[u8])]) -> Result<()> {
         let mut names = self.names();
-        let mut known = names.clone();
-        let mut batch = Batch::new();
+        let (mut new, mut batch) = (Names::new(), Batch::new());
         for (name, message) in messages {
-            let topic = named(name, &mut known, &mut batch);
+            let topic = named(name, &names, &mut new, &mut batch);
             batch.append(topic, message);
         }
         let written = self.streams.apply(&batch)?;
-        *names = known;
+        names.append(&mut new);
         // Others publish meanwhile, and share the flush.
         drop(names);
         Ok(written.wait()?)
@@ -110,11 +111,10 @@ impl Broker {
         }
         let Some(last) = last.map(|last| last.to_string()) else { return Ok(()) };
         let mut names = self.names();
-        let mut known = names.clone();
-        let mut batch = Batch::new();
-        let place = named(&name, &mut known, &mut batch);
+        let (mut new, mut batch) = (Names::new(), Batch::new());
+        let place = named(&name, &names, &mut new, &mut batch);
         let written = self.streams.apply(batch.note(place, last.as_bytes()))?;
-        *names = known;
+        names.append(&mut new);
         drop(names);
         Ok(written.wait()?)
     }
