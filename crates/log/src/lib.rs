@@ -104,8 +104,6 @@ pub use inkstone_io::{
 pub use log::Log;
 
 pub use options::Options;
-#[doc(hidden)]
-pub use options::Reach;
 pub use payload::{AsRecord, Parts};
 pub use read::cursor::{Cursor, OwnedRecord, Record};
 #[doc(hidden)]

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
 use crate::open::open_shared;
-use crate::options::{Frames, Options, Reach};
+use crate::options::{Frames, Options};
 use crate::payload::AsRecord;
 use crate::payload::sealed::Payload;
 use crate::read::reader::Reader;
@@ -331,7 +331,7 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn try_append<R: AsRecord + ?Sized>(&self, record: &R) -> Result<Append<'_>> {
         let record = record.payload();
-        self.try_add(record, self.sum(record)?, None, true, Reach::Usual)
+        self.try_add(record, self.sum(record)?, None, true, 0)
     }
 
     /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
@@ -348,7 +348,8 @@ impl Log {
     }
 
     /// As [`Log::try_append`], for a caller who holds a lock of its own, which callbacks must
-    /// not meet: it writes nothing on this thread, also in a log without threads.
+    /// not meet: it writes nothing on this thread, also in a log without threads. The record leaves
+    /// `kept_bytes` at the end of its segment ([`Options::keep_ends`]).
     /// [`Log::make_room`] and [`Log::await_room`] wait for what [`Error::Busy`] lacks.
     ///
     /// # Errors
@@ -360,10 +361,10 @@ impl Log {
     pub fn try_append_under_lock<R: AsRecord + ?Sized>(
         &self,
         record: &R,
-        reach: Reach,
+        kept_bytes: u64,
     ) -> Result<Append<'_>> {
         let record = record.payload();
-        self.try_add(record, self.sum(record)?, None, false, reach)
+        self.try_add(record, self.sum(record)?, None, false, kept_bytes)
     }
 
     /// Waits until a record of so many bytes would find room, as [`Log::append`] does, and appends
@@ -376,10 +377,10 @@ impl Log {
     /// # Durability
     /// None.
     #[doc(hidden)]
-    pub fn make_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
+    pub fn make_room(&self, record_bytes: usize, kept_bytes: u64) -> Result<()> {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
-        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, reach };
+        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, kept_bytes };
         loop {
             let Some(full) = self.lacks_room(&state, record_bytes, frames) else { return Ok(()) };
             state = self.wait_for_room(state, full, frames)?;
@@ -394,8 +395,8 @@ impl Log {
     /// # Durability
     /// None.
     #[doc(hidden)]
-    pub async fn await_room(&self, record_bytes: usize, reach: Reach) -> Result<()> {
-        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, reach };
+    pub async fn await_room(&self, record_bytes: usize, kept_bytes: u64) -> Result<()> {
+        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, kept_bytes };
         let mut line = InLine { shared: &self.shared, ticket: Ticket::ROOM };
         poll_fn(|context| {
             // Cloning a waker and dropping the clone run user code: both happen without the lock.
@@ -425,11 +426,11 @@ impl Log {
 
     /// Why a record of so many bytes would find no room now.
     fn lacks_room(&self, state: &State, record_bytes: usize, frames: Frames) -> Option<Refused> {
-        let room = self.shared.options.room_in(state.open_group.segment_bytes(), frames);
+        let room = Options::room_in(state.open_group.segment_bytes(), frames);
         refuses_all(state).err().or_else(|| state.open_group.refuses_record(record_bytes, room))
     }
 
-    /// How many bytes records with [`Reach::ToTheEnd`] may take before the segment must change.
+    /// How many bytes records that leave nothing may take before the segment must change.
     #[doc(hidden)]
     pub fn bytes_to_the_end(&self) -> u64 {
         self.shared.lock().open_group.record_room()
@@ -554,11 +555,11 @@ impl Log {
         sum: PayloadSum,
         mut waker: Option<(&mut Ticket, Waker)>,
         writes: bool,
-        reach: Reach,
+        kept_bytes: u64,
     ) -> Result<Append<'_>> {
         let writes = writes && !self.shared.options.own_thread;
         let records = [(record, sum)];
-        let frames = Frames { bytes: needed_bytes(&records), reach };
+        let frames = Frames { bytes: needed_bytes(&records), kept_bytes };
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
@@ -599,11 +600,11 @@ impl Log {
     ) -> Result<Append<'_>> {
         let mut line = InLine { shared: &self.shared, ticket: Ticket::ROOM };
         poll_fn(|context| {
-            let mut tried = self.try_add(record, sum, None, true, Reach::Usual);
+            let mut tried = self.try_add(record, sum, None, true, 0);
             if matches!(tried, Err(Error::Busy)) {
                 // `clone` is the user's code, so it runs without the lock.
                 let waker = Some((&mut line.ticket, context.waker().clone()));
-                tried = self.try_add(record, sum, waker, true, Reach::Usual);
+                tried = self.try_add(record, sum, waker, true, 0);
             }
             match tried {
                 Err(Error::Busy) => Poll::Pending,
@@ -651,7 +652,7 @@ impl Log {
 
     fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_>> {
         self.shared.check_process()?;
-        let frames = Frames { bytes: needed_bytes(records), reach: Reach::Usual };
+        let frames = Frames { bytes: needed_bytes(records), kept_bytes: 0 };
         let mut state = self.shared.lock();
         loop {
             let full = match self.add(&mut state, records, frames) {
@@ -699,7 +700,7 @@ impl Log {
         frames: Frames,
     ) -> std::result::Result<(Lsn, Lsn), Refused> {
         refuses_all(state)?;
-        let room = self.shared.options.room_in(state.open_group.segment_bytes(), frames);
+        let room = Options::room_in(state.open_group.segment_bytes(), frames);
         let first = state.open_group.next_lsn();
         let last = state.open_group.records(records, room)?;
         let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();

@@ -22,29 +22,13 @@ use crate::event::{Event, Listener};
 /// zeros, and a log that grows faster than that would have its commits wait behind zeros.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
-/// How far into a segment a record may go.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// Up to what is kept ([`Options::keep_ends`]).
-    Usual,
-    /// For a record that makes room, on a disk that has none: half of what is kept.
-    Halfway,
-    /// For one that makes so much that few of them are enough.
-    ToTheEnd,
-}
-
 /// Frames that need room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frames {
     pub(crate) bytes: u64,
-    pub(crate) reach: Reach,
+    /// What they leave at the end of the segment ([`Options::keep_ends`]).
+    pub(crate) kept_bytes: u64,
 }
-
-/// What is kept at the end of a segment: some hundred small records, or four that are padded to
-/// blocks.
-const KEPT_BYTES_MIN: u64 = 16 << 10;
-const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 /// Options for a log. The defaults are durable and fit most uses; each method says what a change
 /// costs. They come in two groups: what you may need, and what is for experts.
@@ -90,8 +74,8 @@ pub struct Options {
     pub(crate) prepares_ahead: bool,
     pub(crate) periodic: Option<Duration>,
     pub(crate) disk_budget_bytes: Option<u64>,
-    /// The end of each segment is for records that make room ([`Reach::ToTheEnd`]).
-    pub(crate) keeps_ends: bool,
+    /// The most that a record leaves at the end of its segment ([`Options::keep_ends`]).
+    pub(crate) kept_bytes: u64,
     pub(crate) slow_commit: Duration,
     /// `None`: that of the log's files, 0600 in a new log.
     pub(crate) file_mode: Option<u32>,
@@ -129,7 +113,7 @@ impl Default for Options {
             prepares_ahead: true,
             periodic: None,
             disk_budget_bytes: None,
-            keeps_ends: false,
+            kept_bytes: 0,
             slow_commit: Duration::from_secs(1),
             file_mode: None,
             listener: None,
@@ -491,17 +475,26 @@ impl Options {
         self.segment_bytes
     }
 
+    /// Whether groups are padded: for a crate that stands on the log and counts what its records
+    /// take.
+    #[doc(hidden)]
+    pub fn pads_groups(&self) -> bool {
+        self.pad_groups
+    }
+
     /// The mode of new files that was chosen: for a crate that makes the log's directory itself.
     #[doc(hidden)]
     pub fn file_mode_chosen(&self) -> Option<u32> {
         self.file_mode
     }
 
-    /// Keeps the end of each segment for records with [`Reach::ToTheEnd`]: a 64th of a full one, 16
-    /// KiB at least and 1 MiB at most; less behind a record that fills a segment.
+    /// For a crate whose records leave the end of their segment to others that make room on a full
+    /// disk: so many bytes at the most. Each record says how many
+    /// ([`crate::Log::try_append_under_lock`]). It leaves no more than half of a segment, and less
+    /// behind a record that fills one.
     #[doc(hidden)]
-    pub fn keep_ends(self, keeps: bool) -> Self {
-        Self { keeps_ends: keeps, ..self }
+    pub fn keep_ends(self, kept_bytes: u64) -> Self {
+        Self { kept_bytes, ..self }
     }
 
     /// As [`Options::free_segments_max`], unless that is set; and none are kept where none would be
@@ -588,32 +581,19 @@ impl Options {
 
     /// How much room a segment of this size must have for frames.
     #[inline]
-    pub(crate) fn room_in(&self, segment_bytes: u64, frames: Frames) -> u64 {
-        let most_kept_bytes = self.kept_bytes().min(segment_bytes / 2);
-        let kept_bytes = match frames.reach {
-            Reach::Usual => most_kept_bytes,
-            Reach::Halfway => most_kept_bytes / 2,
-            Reach::ToTheEnd => 0,
-        };
-        if kept_bytes == 0 {
+    pub(crate) fn room_in(segment_bytes: u64, frames: Frames) -> u64 {
+        if frames.kept_bytes == 0 {
             return frames.bytes;
         }
         let most = record_room(segment_bytes).max(frames.bytes);
-        (frames.bytes + kept_bytes).min(most)
+        (frames.bytes + frames.kept_bytes.min(segment_bytes / 2)).min(most)
     }
 
-    /// How much room a segment that is made for frames must have at the least.
-    pub(crate) fn least_room(&self, frames: Frames) -> u64 {
-        let most = record_room(self.segment_bytes).max(frames.bytes);
-        (frames.bytes + self.kept_bytes()).min(most)
-    }
-
-    /// The first segments of a log are smaller than others, and keep no more than half.
-    fn kept_bytes(&self) -> u64 {
-        match self.keeps_ends {
-            true => (self.segment_bytes / 64).clamp(KEPT_BYTES_MIN, KEPT_BYTES_MAX),
-            false => 0,
-        }
+    /// How much room a segment that is made for frames of so many bytes must have at the least:
+    /// also for the most that any frame leaves.
+    pub(crate) fn least_room(&self, bytes: u64) -> u64 {
+        let most = record_room(self.segment_bytes).max(bytes);
+        (bytes + self.kept_bytes).min(most)
     }
 
     /// The size of the segment after one of `previous` bytes (0: the first of the log), which must
@@ -636,7 +616,7 @@ impl Options {
 
     fn smallest_for_any_record(&self) -> u64 {
         let bytes = frame_bytes(self.record_bytes_max) as u64;
-        smallest_segment_bytes(self.least_room(Frames { bytes, reach: Reach::Usual }))
+        smallest_segment_bytes(self.least_room(bytes))
     }
 }
 
@@ -715,15 +695,14 @@ mod tests {
             "the record does not fit in the first"
         );
         // What is kept at the ends of the first segments leaves room for records.
-        let keeps = options.keep_ends(true);
-        let room =
-            |segment_bytes, bytes, reach| keeps.room_in(segment_bytes, Frames { bytes, reach });
-        let kept = [1 << 20, 4 << 20, 64 << 20].map(|bytes| room(bytes, 100, Reach::Usual) - 100);
+        let room = |segment_bytes, bytes, kept_bytes| {
+            Options::room_in(segment_bytes, Frames { bytes, kept_bytes })
+        };
+        let kept = [1 << 20, 4 << 20, 64 << 20].map(|bytes| room(bytes, 100, 1 << 20) - 100);
         assert_eq!(kept, [512 << 10, 1 << 20, 1 << 20]);
-        assert_eq!(room(64 << 20, 100, Reach::Halfway), (512 << 10) + 100);
-        assert_eq!(room(64 << 20, 100, Reach::ToTheEnd), 100);
+        assert_eq!(room(64 << 20, 100, 0), 100);
         let large = record_room(1 << 20) - 100;
-        assert_eq!(room(1 << 20, large, Reach::Usual), large + 100, "it fills a segment");
+        assert_eq!(room(1 << 20, large, 1 << 20), large + 100, "it fills a segment");
         let small = Options::new().segment_bytes(64 << 10).record_bytes_max(1000);
         assert_eq!(small.next_segment_bytes(0, 100), 64 << 10);
     }

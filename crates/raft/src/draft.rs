@@ -23,7 +23,6 @@ pub(crate) struct Draft<'a> {
     steps: SmallVec<[Step<'a>; 2]>,
     /// What stands before the payloads of entries.
     heads: Vec<u8>,
-    payload_bytes: usize,
     /// Empty if it stays as it is.
     note: Vec<u8>,
 }
@@ -43,7 +42,7 @@ impl<'a> Draft<'a> {
         changes: impl ExactSizeIterator<Item = &'a Change<'a>>,
     ) -> Result<Self> {
         let (steps, heads, note) = Default::default();
-        let mut draft = Self { steps, heads, payload_bytes: 0, note };
+        let mut draft = Self { steps, heads, note };
         let (mut state, mut left, mut is_noted) = (Cow::Borrowed(state), changes.len(), false);
         for change in changes {
             state.check(change)?;
@@ -82,7 +81,6 @@ impl<'a> Draft<'a> {
             let begin = self.heads.len();
             encode_entry_head(&mut self.heads, index, leader, said);
             self.steps.push(Step::Entry { index, head: begin..self.heads.len(), payload });
-            self.payload_bytes += payload.len();
         }
     }
 
@@ -113,10 +111,5 @@ impl<'a> Draft<'a> {
         if !self.note.is_empty() {
             batch.note(group, &self.note);
         }
-    }
-
-    /// How many bytes it has.
-    pub(crate) fn bytes(&self) -> usize {
-        self.heads.len() + self.payload_bytes + self.note.len()
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use inkstone::{AnyDirectory, Log, Lsn};
-use inkstone_streams::{Batch, Streams, Written};
+use inkstone_streams::{Batch, Streams, Tries, Written};
 use smallvec::SmallVec;
 
 use crate::callbacks::Callback;
@@ -27,9 +27,6 @@ use crate::note::{decode_note, encode_note};
 use crate::state::{Change, State};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::words::EntryId;
-
-/// A change takes no more in a batch beside its bytes, nor does a batch beside its changes.
-const CHANGE_BYTES: usize = 64;
 
 /// A change of a group.
 pub(crate) type Part<'a> = (&'a Arc<Group>, Change<'a>);
@@ -121,20 +118,18 @@ impl Shared {
         let note = encode_note(&State::default());
         let mut batch = Batch::new();
         batch.create(id, 0).note(id, &note);
+        let mut tries = Tries::default();
         loop {
             let begun = {
                 let open = lock(&self.open);
                 if open.removing.contains(&id) {
                     return Err(Error::Closed.in_group(id));
                 }
-                self.streams.try_apply(&batch)
+                self.streams.try_apply(&batch, &mut tries)
             };
             match begun {
-                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
-                    self.streams.make_room(note.len() + CHANGE_BYTES * (batch.len() + 1))?;
-                }
-                Err(inkstone_streams::Error::Exists { .. }) => return Ok(()),
-                begun => return Ok(begun.map(drop)?),
+                Ok(_) | Err(inkstone_streams::Error::Exists { .. }) => return Ok(()),
+                Err(error) => self.streams.make_room(&batch, error, &mut tries)?,
             }
         }
     }
@@ -209,6 +204,7 @@ impl Shared {
         }
         let durable = self.log().durable();
         let groups = || changes.chunk_by(|one, other| Arc::ptr_eq(one.0, other.0));
+        let mut tries = Tries::default();
         loop {
             let memories = groups().map(|changes| changes[0].0.named(changes[0].0.memory()));
             let mut memories = memories.collect::<Result<SmallVec<[_; 1]>>>()?;
@@ -221,9 +217,8 @@ impl Shared {
             groups()
                 .zip(&drafts)
                 .for_each(|(changes, draft)| draft.put(changes[0].0.id, &mut batch));
-            match self.streams.try_apply(&batch) {
+            match self.streams.try_apply(&batch, &mut tries) {
                 Ok(written) => {
-                    drop(drafts);
                     let mut payloads = payloads.into_iter();
                     for (changes, memory) in groups().zip(&mut memories) {
                         memory.is_to_say = false;
@@ -236,14 +231,11 @@ impl Shared {
                     then(written.lsn());
                     return Ok(written);
                 }
-                Err(inkstone_streams::Error::Log(inkstone::Error::Busy)) => {
-                    let bytes = drafts.iter().map(Draft::bytes).sum::<usize>()
-                        + CHANGE_BYTES * (batch.len() + 1);
-                    drop(drafts);
+                Err(error) => {
                     drop(memories);
-                    self.streams.make_room(bytes).map_err(|error| changes[0].0.failed(error))?;
+                    let made = self.streams.make_room(&batch, error, &mut tries);
+                    made.map_err(|error| changes[0].0.failed(error))?;
                 }
-                Err(error) => return Err(changes[0].0.failed(error)),
             }
         }
     }

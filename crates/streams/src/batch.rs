@@ -3,7 +3,10 @@
 //! *Owns*: the changes as the caller gives them, and their order. *May not touch*: what they mean
 //! (`state.rs`), the log.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, Result};
+use crate::house::kept::Effect;
 use crate::record::{Change, RESERVE_BYTES, put_append_head};
 use crate::state::State;
 use crate::state::ahead::Ahead;
@@ -114,7 +117,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Whether it only makes room, if it makes any: a full disk must not refuse it.
+    /// Whether it only makes room: a full disk must not refuse it.
     pub(crate) fn frees(&self) -> bool {
         use Change::{Remove, Restart, TruncateBefore};
         let adds = |step: &Step<'_>| {
@@ -130,17 +133,23 @@ impl<'a> Batch<'a> {
         self.steps.iter().any(frees) && !self.steps.iter().any(adds)
     }
 
-    /// Whether it leaves a stream without records that has some: `bounds` knows.
-    pub(crate) fn empties(&self, bounds: impl Fn(u64) -> Result<Bounds>) -> bool {
+    /// What one that frees does on a full disk.
+    pub(crate) fn effect(&self, state: &State) -> Effect {
         use Change::{Remove, Restart, TruncateBefore};
-        self.steps.iter().any(|step| {
-            let (stream, from) = match *step {
-                Step::Other(TruncateBefore { stream, first }) => (stream, first),
-                Step::Other(Restart { stream, .. } | Remove { stream }) => (stream, u64::MAX),
-                Step::Append { .. } | Step::TruncateAfter { .. } | Step::Other(_) => return false,
+        let emptied = self.steps.iter().filter_map(|step| {
+            let (stream, from, to) = match *step {
+                Step::Other(TruncateBefore { stream, first }) => (stream, first, u64::MAX),
+                Step::Other(Restart { stream, .. } | Remove { stream }) => (stream, u64::MAX, 0),
+                Step::TruncateAfter { stream, last } => (stream, 0, last.saturating_add(1)),
+                Step::Append { .. } | Step::Other(_) => return None,
             };
-            bounds(stream).is_ok_and(|has| has.first < has.next && from >= has.next)
-        })
+            let Bounds { first, next } = state.bounds(stream).ok()?;
+            (first < next && (from >= next || to <= first)).then_some(stream)
+        });
+        match emptied.collect::<BTreeSet<_>>().len() {
+            0 => Effect::Truncates,
+            emptied => Effect::Empties(emptied as u64),
+        }
     }
 
     /// Encodes the changes, checked against the streams; returns the numbers of its records. A

@@ -5,4 +5,5 @@
 
 pub(crate) mod due;
 pub(crate) mod keeper;
+pub(crate) mod kept;
 pub(crate) mod out;

@@ -60,6 +60,8 @@ pub use options::Options;
 pub use read::cursor::StreamCursor;
 pub use read::reader::StreamsReader;
 pub use stats::Stats;
+#[doc(hidden)]
+pub use streams::Tries;
 pub use streams::{Streams, Written};
 pub use words::{Bounds, NOTE_BYTES_MAX, Record, SectionUsage, StreamUsage, Usage};
 

@@ -15,16 +15,17 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use inkstone::{Append, Lsn, Reach};
+use inkstone::{Append, Lsn};
 
 use crate::error::{Error, Result};
 use crate::house::due::{Whose, Work};
+use crate::house::kept::{Effect, kept_bytes};
 use crate::mover::pass::{Pass, Read};
 use crate::record::{Change, RESERVE_BYTES};
 use crate::state::replay::Of;
 use crate::state::{FRAME_BYTES, State, cost};
 use crate::sync::{Mutex, Ordering, lock, wait};
-use crate::writer::{Order, Shared, go_further};
+use crate::writer::{Order, Shared};
 
 /// About how many bytes one append moves. Other waiters of the same flush wait for these bytes,
 /// too.
@@ -133,23 +134,25 @@ impl Mover {
     }
 
     /// Frees the front of the log, or moves a few records, whose append this returns. On a full
-    /// disk the mover's go where only records that free may, if all of their section leave as much
-    /// there as they take.
+    /// disk the mover's use what is kept, if all of their section leave as much there as they take.
     fn do_some(&self, work: Work, whose: Whose) -> Result<Option<Append<'_>>> {
         let section = match work {
             Work::GiveBack(front) => return free(&self.shared, front).map(|()| None),
             Work::Empty(section) => section,
         };
-        let mut reach = Reach::Usual;
+        let mut effect = Effect::Any;
         loop {
-            match self.move_few(section, reach) {
+            match self.move_few(section, effect) {
                 Ok(Moved::Appended(append)) => return Ok(Some(append)),
                 Ok(Moved::All) => return Ok(None),
                 Ok(Moved::LacksRoom(bytes)) => {
-                    let lacks = self.shared.log.make_room(bytes, reach).err().map(Error::from);
                     let may_go = || whose == Whose::Mover && self.fits_at_the_end(section);
-                    let furthest = || if may_go() { Reach::ToTheEnd } else { Reach::Usual };
-                    go_further(&mut reach, furthest, lacks)?;
+                    match self.shared.make_room(bytes, effect) {
+                        Err(error) if error.is_no_room() && effect == Effect::Any && may_go() => {
+                            effect = Effect::Empties(0);
+                        }
+                        made => made?,
+                    }
                 }
                 // Another thread has emptied it and freed it meanwhile.
                 Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => return Ok(None),
@@ -208,15 +211,16 @@ impl Mover {
     }
 
     fn fits_at_the_end(&self, section: u32) -> bool {
-        let live_bytes = {
-            let order = self.shared.order_here();
-            order.state.sections.get(section).map_or(0, |section| section.live_bytes)
+        let (live_bytes, kept_bytes) = {
+            let Order { state, .. } = &*self.shared.order_here();
+            let live_bytes = state.sections.get(section).map_or(0, |section| section.live_bytes);
+            (live_bytes, kept_bytes(state, &self.shared.options, Effect::Empties(0)))
         };
-        2 * (live_bytes + FRAME_BYTES) <= self.shared.log.bytes_to_the_end()
+        2 * (live_bytes + FRAME_BYTES) + kept_bytes <= self.shared.log.bytes_to_the_end()
     }
 
     /// Moves the next few records of a section. Waits for no record to be durable.
-    fn move_few(&self, section: u32, reach: Reach) -> Result<Moved<'_>> {
+    fn move_few(&self, section: u32, effect: Effect) -> Result<Moved<'_>> {
         let shared = &*self.shared;
         let mut pass = lock(&self.pass);
         loop {
@@ -231,7 +235,7 @@ impl Mover {
                 return is_empty(shared, section).map(|()| Moved::All);
             }
             let (count, bytes) = (few.len(), few.iter().map(Read::moved_bytes).sum::<usize>());
-            match append_moved(shared, section, few, reach) {
+            match append_moved(shared, section, few, effect) {
                 Err(Error::Log(inkstone::Error::Busy | inkstone::Error::NoRoom { .. })) => {
                     return Ok(Moved::LacksRoom(bytes + RESERVE_BYTES));
                 }
@@ -263,7 +267,7 @@ fn append_moved<'log>(
     shared: &'log Shared,
     section: u32,
     records: &[Read],
-    reach: Reach,
+    effect: Effect,
 ) -> Result<Option<Append<'log>>> {
     let durable = shared.log.durable();
     let encode = |state: &State, out: &mut Vec<u8>| {
@@ -295,7 +299,7 @@ fn append_moved<'log>(
         order.moving.forget(durable);
         order.moving.to.insert(to, std::mem::take(from));
     };
-    match shared.try_append_moved(encode, then, reach) {
+    match shared.try_append_moved(encode, then, effect) {
         Err(Error::Empty) => Ok(None),
         appended => appended.map(|appended| Some(appended.append)),
     }

@@ -103,9 +103,9 @@ impl Options {
         self.check()?;
         let most = self.pages_max() * (self.log.largest_record_bytes() as u64 / 4);
         let section_bytes = self.section_bytes.min(most / DIRECTORY_SHARE_MAX);
+        let kept_bytes = self.kept_bytes_max();
         let log = self.log.free_segments_by_rule(1).kind_by_rule(LogKind::STREAMS);
-        // The owner of a log with one stream frees it without a record.
-        let log = log.keep_ends(!self.is_alone);
+        let log = log.keep_ends(kept_bytes);
         Ok(Self { section_bytes, log, ..self })
     }
 
@@ -125,11 +125,27 @@ impl Options {
         (self.section_bytes / 64).clamp(512, 64 << 10)
     }
 
+    /// What is kept at the end of a segment (`house/kept.rs`), at the most.
+    fn kept_bytes_max(&self) -> u64 {
+        if self.is_alone { 0 } else { self.part_bytes() + self.to_empty_bytes_max() }
+    }
+
+    /// What is kept for records that are moved, for openings, and for truncations that leave records.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        (self.log.largest_segment_bytes() / 64).clamp(16 << 10, 1 << 20)
+    }
+
+    /// What is kept to empty all streams, at the most: very many take batches.
+    pub(crate) fn to_empty_bytes_max(&self) -> u64 {
+        let segment_bytes = self.log.largest_segment_bytes();
+        (segment_bytes / 64).max(64 << 10).min(segment_bytes / 8)
+    }
+
     /// # Errors
     /// [`inkstone::Error::Invalid`].
     fn check(&self) -> Result<()> {
         // With what the log keeps for streams.
-        self.log.clone().keep_ends(!self.is_alone).check()?;
+        self.log.clone().keep_ends(self.kept_bytes_max()).check()?;
         let invalid = |why: String| Err(inkstone::Error::Invalid(why).into());
         let least = 2 * (NOTE_BYTES_MAX + RESERVE_BYTES);
         let bytes = self.log.largest_record_bytes();

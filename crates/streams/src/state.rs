@@ -241,6 +241,11 @@ impl State {
         self.streams.len()
     }
 
+    /// How many streams have records.
+    pub(crate) fn with_records(&self) -> u64 {
+        self.streams.values().filter(|stream| stream.first < stream.next).count() as u64
+    }
+
     /// About how many bytes a table of all streams takes at the least.
     pub(crate) fn table_bytes_min(&self) -> u64 {
         self.note_bytes + self.streams.len() as u64 * ROW_BYTES

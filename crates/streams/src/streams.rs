@@ -10,21 +10,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reach};
+use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::house::kept::{Effect, kept_bytes};
 use crate::mover::{self, Mover};
 use crate::options::Options;
 use crate::read::reader::StreamsReader;
 use crate::read::source::Source;
-use crate::record::Change;
+use crate::record::{Change, HEAD_BYTES_MAX};
 use crate::state::State;
 use crate::state::replay::Of;
 use crate::stats::Stats;
 use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
 use crate::words::Bounds;
-use crate::writer::{Appended, Shared};
+use crate::writer::{Appended, Order, Shared};
 
 /// Many streams in one log, open for writing. A directory has one writer at a time. Share the value
 /// between threads by a reference or an [`Arc`]. Changes are made in the order of the calls, and
@@ -122,7 +123,7 @@ impl Streams {
             Change::TableEnd.put(out);
             Ok(())
         };
-        self.shared.append(|| Reach::Usual, encode)?.append.wait()?;
+        self.shared.try_append(encode, |_| Effect::Any)?.append.wait()?;
         Ok(())
     }
 
@@ -227,9 +228,9 @@ impl Streams {
         self.pay_before(batch);
         let mut tries = Tries::default();
         loop {
-            match self.shared.append(|| self.furthest(batch), self.encoder(batch)) {
-                Err(error) if tries.again(&self.mover, &error) => {}
-                applied => return applied.map(Written::new),
+            match self.try_apply(batch, &mut tries) {
+                Err(error) => self.make_room(batch, error, &mut tries)?,
+                written => return written,
             }
         }
     }
@@ -239,23 +240,6 @@ impl Streams {
         if batch.adds() {
             self.pay();
         }
-    }
-
-    /// How far a batch may go on a full disk. Truncations record by record would use up all that is
-    /// kept before they empty a section, and then nothing could be truncated any more.
-    fn furthest(&self, batch: &Batch<'_>) -> Reach {
-        if !batch.frees() {
-            Reach::Usual
-        } else if batch.empties(|stream| self.bounds(stream)) {
-            Reach::ToTheEnd
-        } else {
-            Reach::Halfway
-        }
-    }
-
-    fn encoder(&self, batch: &Batch<'_>) -> impl Fn(&State, &mut Vec<u8>) -> Result<Vec<u64>> {
-        let record_bytes_max = self.shared.options.log.largest_record_bytes();
-        move |state, out| batch.encode(state, record_bytes_max, out)
     }
 
     /// As [`Streams::apply`], but awaits room in the buffers. Works in any runtime or none. Records
@@ -275,33 +259,70 @@ impl Streams {
         self.pay_before(batch);
         let mut tries = Tries::default();
         loop {
-            match self.shared.append_async(|| self.furthest(batch), self.encoder(batch)).await {
-                Err(error) if tries.again(&self.mover, &error) => {}
-                applied => return applied.map(Written::new),
-            }
+            let lacks = match self.try_apply(batch, &mut tries) {
+                Err(Error::Log(inkstone::Error::Busy)) => {
+                    let (bytes, kept_bytes) = self.lacks(batch, &tries)?;
+                    let made = self.shared.log.await_room(bytes, kept_bytes).await;
+                    made.map_err(Error::from)
+                }
+                Err(error) => Err(error),
+                written => return written,
+            };
+            self.or_free(batch, lacks, &mut tries)?;
         }
     }
 
     /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
-    /// run callbacks, this returns [`inkstone::Error::Busy`]. Then release the lock, call
+    /// run callbacks, this returns [`inkstone::Error::Busy`]. After an error release the lock, call
     /// [`Streams::make_room`], and try again.
     #[doc(hidden)]
-    pub fn try_apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        self.shared.try_append(self.encoder(batch), Reach::Usual).map(Written::new)
+    pub fn try_apply(&self, batch: &Batch<'_>, tries: &mut Tries) -> Result<Written<'_>> {
+        let record_bytes_max = self.shared.options.log.largest_record_bytes();
+        let Tries { bytes, uses_kept, .. } = tries;
+        let uses_kept = *uses_kept;
+        let encode = |state: &State, out: &mut Vec<u8>| {
+            let numbers = batch.encode(state, record_bytes_max, out);
+            *bytes = out.len();
+            numbers
+        };
+        let effect = |state: &State| if uses_kept { batch.effect(state) } else { Effect::Any };
+        self.shared.try_append(encode, effect).map(Written::new)
     }
 
-    /// Waits until a batch of so many bytes would find room.
+    /// Waits until a batch that had this error would find room. On a full disk one that only makes
+    /// room may then use what is kept for that, and the front of the log is freed if it can be.
     ///
     /// # Errors
-    /// Those of [`Log::append`].
+    /// This error, if there is no use in another try; those of [`Log::append`].
     ///
     /// # Durability
     /// None.
     #[doc(hidden)]
-    pub fn make_room(&self, batch_bytes: usize) -> Result<()> {
-        // No batch is larger, and no segment need have room for more: the wait would not end.
-        let bytes = batch_bytes.min(self.shared.options.log.largest_record_bytes());
-        Ok(self.shared.log.make_room(bytes, Reach::Usual)?)
+    pub fn make_room(&self, batch: &Batch<'_>, error: Error, tries: &mut Tries) -> Result<()> {
+        let lacks = match error {
+            Error::Log(inkstone::Error::Busy) => {
+                let (bytes, kept_bytes) = self.lacks(batch, tries)?;
+                self.shared.log.make_room(bytes, kept_bytes).map_err(Error::from)
+            }
+            error => Err(error),
+        };
+        self.or_free(batch, lacks, tries)
+    }
+
+    /// How many bytes a batch needs, and how many it leaves.
+    fn lacks(&self, batch: &Batch<'_>, tries: &Tries) -> Result<(usize, u64)> {
+        let Order { state, .. } = &*self.shared.order()?;
+        let effect = if tries.uses_kept { batch.effect(state) } else { Effect::Any };
+        let kept_bytes = kept_bytes(state, &self.shared.options, effect);
+        Ok((tries.bytes + HEAD_BYTES_MAX, kept_bytes))
+    }
+
+    /// If there is no room: whether to try again after all.
+    fn or_free(&self, batch: &Batch<'_>, lacks: Result<()>, tries: &mut Tries) -> Result<()> {
+        match lacks {
+            Err(error) if error.is_no_room() && tries.again(batch, &self.mover) => Ok(()),
+            lacks => lacks,
+        }
     }
 
     /// For a caller who will append by [`Streams::try_apply`] and has not taken its lock yet: moves
@@ -458,17 +479,24 @@ impl Streams {
     }
 }
 
-/// How often a change found no room.
-#[derive(Default)]
-struct Tries {
+/// What was tried to find room for a change ([`Streams::try_apply`]).
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Tries {
+    /// How many bytes it has.
+    bytes: usize,
+    /// It only makes room, and uses what is kept for that on a full disk.
+    uses_kept: bool,
     is_second: bool,
 }
 
 impl Tries {
-    /// Whether to try again, after moving and freeing what can be. Once in any case: another thread
-    /// may have freed it meanwhile.
-    fn again(&mut self, mover: &Mover, error: &Error) -> bool {
-        error.is_no_room() && (mover.frees() || !std::mem::replace(&mut self.is_second, true))
+    /// After it found no room: whether to try again. First with what is kept, then after moving and
+    /// freeing what can be; once in any case, since another thread may have freed it meanwhile.
+    fn again(&mut self, batch: &Batch<'_>, mover: &Mover) -> bool {
+        let used_kept = self.uses_kept;
+        self.uses_kept = !used_kept && batch.frees();
+        self.uses_kept || mover.frees() || !std::mem::replace(&mut self.is_second, true)
     }
 }
 

@@ -12,16 +12,17 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reach, Reader};
+use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
 use crate::house::due::{Whose, Work, due};
 use crate::house::keeper::Keeper;
+use crate::house::kept::{Effect, kept_bytes};
 use crate::house::out::{Out, Pen};
 use crate::options::Options;
 use crate::record::page::Cache;
-use crate::record::{HEAD_BYTES_MAX, RESERVE_BYTES, changes};
+use crate::record::{RESERVE_BYTES, changes};
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
 use crate::words::NOTE_BYTES_MAX;
@@ -161,9 +162,9 @@ impl Shared {
     pub(crate) fn try_append<T>(
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
-        reach: Reach,
+        effect: impl FnOnce(&State) -> Effect,
     ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, |_, _, _| {}, (PAID_TIMES, reach))
+        self.try_append_owing(encode, |_, _, _| {}, (PAID_TIMES, effect))
     }
 
     /// The same for records that are moved: their mover owes nothing. `then` runs under the same
@@ -172,20 +173,21 @@ impl Shared {
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
-        reach: Reach,
+        effect: Effect,
     ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, then, (0, reach))
+        self.try_append_owing(encode, then, (0, |_: &State| effect))
     }
 
     fn try_append_owing<T>(
         &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
-        (paid_times, reach): (u64, Reach),
+        (paid_times, effect): (u64, impl FnOnce(&State) -> Effect),
     ) -> Result<Appended<'_, T>> {
         let mut guard = self.order_to_append()?;
         let order = &mut *guard;
-        let (append, bytes, mut what, woken) = self.append_in_order(order, encode, reach)?;
+        let kept_bytes = kept_bytes(&order.state, &self.options, effect(&order.state));
+        let (append, bytes, mut what, woken) = self.append_in_order(order, encode, kept_bytes)?;
         then(order, append.lsn(), &mut what);
         self.keep_house_after(order, bytes, paid_times);
         drop(guard);
@@ -196,7 +198,8 @@ impl Shared {
     /// What follows each append: steps of housekeeping that are due, and work for the mover.
     fn keep_house_after(&self, order: &mut Order, bytes: u64, paid_times: u64) {
         for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
-            let kept = self.keep_house(order, Reach::Usual);
+            let kept_bytes = kept_bytes(&order.state, &self.options, Effect::Any);
+            let kept = self.keep_house(order, kept_bytes);
             let is_over = kept.is_err();
             if !matches!(kept, Err(inkstone::Error::Busy)) {
                 order.not_kept = kept.err().map(Error::from);
@@ -217,59 +220,17 @@ impl Shared {
         }
     }
 
-    /// Appends a record of the changes that `encode` writes. While the log has no room, this waits
-    /// without the lock. In a callback, on the log's own thread, the wait does the log's work. On a
-    /// full disk a record that frees goes where no other may.
-    pub(crate) fn append<T>(
-        &self,
-        furthest: impl Fn() -> Reach,
-        encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
-    ) -> Result<Appended<'_, T>> {
-        let mut reach = Reach::Usual;
-        loop {
-            let mut bytes = 0;
-            let lacks = match self.try_append(sized(&encode, &mut bytes), reach) {
-                Err(Error::Log(inkstone::Error::Busy)) => {
-                    self.log.make_room(bytes + HEAD_BYTES_MAX, reach).err().map(Error::from)
-                }
-                Err(error) => Some(error),
-                done => return done,
-            };
-            go_further(&mut reach, &furthest, lacks)?;
-        }
-    }
-
-    /// The same as a future, in a log with threads.
-    pub(crate) async fn append_async<T>(
-        &self,
-        furthest: impl Fn() -> Reach,
-        encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
-    ) -> Result<Appended<'_, T>> {
-        let mut reach = Reach::Usual;
-        loop {
-            let mut bytes = 0;
-            let lacks = match self.try_append(sized(&encode, &mut bytes), reach) {
-                Err(Error::Log(inkstone::Error::Busy)) => {
-                    self.log.await_room(bytes + HEAD_BYTES_MAX, reach).await.err().map(Error::from)
-                }
-                Err(error) => Some(error),
-                done => return done,
-            };
-            go_further(&mut reach, &furthest, lacks)?;
-        }
-    }
-
     fn append_in_order<T>(
         &self,
         order: &mut Order,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
-        reach: Reach,
+        kept_bytes: u64,
     ) -> Result<(Append<'_>, u64, T, Vec<Waker>)> {
         let mut body = std::mem::take(&mut order.body);
         body.clear();
         let appended = encode(&order.state, &mut body).and_then(|what| {
             let replay_from = order.keeper.replay_from(&order.state);
-            let mut out = Out { log: &self.log, reach, pen: &mut order.pen };
+            let mut out = Out { log: &self.log, kept_bytes, pen: &mut order.pen };
             let (append, bytes) = out.write(&mut order.state, &body, replay_from)?;
             let woken = order.make(&body, append.lsn());
             Ok((append, bytes, what, woken))
@@ -288,20 +249,21 @@ impl Shared {
         let room_bytes = self.options.page_bytes() + NOTE_BYTES_MAX + RESERVE_BYTES;
         let mut busy_at = None;
         loop {
-            let (next, kept) = {
+            let (next, kept_bytes, kept) = {
                 let mut order = self.order()?;
                 if order.keeper.steps_owed() == 0 {
                     break;
                 }
-                let kept = self.keep_house(&mut order, Reach::Usual);
-                (order.pen.next, kept)
+                let kept_bytes = kept_bytes(&order.state, &self.options, Effect::Any);
+                let kept = self.keep_house(&mut order, kept_bytes);
+                (order.pen.next, kept_bytes, kept)
             };
             match kept {
                 Err(inkstone::Error::Busy) if busy_at == Some(next) => break,
                 Err(inkstone::Error::Busy) => {
                     busy_at = Some(next);
                     let bytes = room_bytes.min(self.options.log.largest_record_bytes());
-                    self.log.make_room(bytes, Reach::Usual)?;
+                    self.log.make_room(bytes, kept_bytes)?;
                 }
                 kept => kept?,
             }
@@ -310,7 +272,8 @@ impl Shared {
         Ok(())
     }
 
-    /// On a full disk: a step of housekeeping where only what frees may go. Whether it wrote.
+    /// On a full disk: a step of housekeeping, which uses what is kept if it frees the front.
+    /// Whether it wrote.
     pub(crate) fn keep_house_at_the_end(&self) -> bool {
         let wrote = {
             let Ok(mut guard) = self.order() else { return false };
@@ -319,7 +282,7 @@ impl Shared {
                 return false;
             }
             let before = order.pen.next;
-            let _ = self.keep_house(order, Reach::ToTheEnd);
+            let _ = self.keep_house(order, 0);
             order.pen.next != before
         };
         wrote && self.log.sync().is_ok()
@@ -327,9 +290,18 @@ impl Shared {
 
     /// A step of housekeeping. If the log has no room for its record now, a later append makes the
     /// step. Any other error is kept for [`Stats`](crate::Stats).
-    fn keep_house(&self, order: &mut Order, reach: Reach) -> inkstone::Result<()> {
+    fn keep_house(&self, order: &mut Order, kept_bytes: u64) -> inkstone::Result<()> {
         let Order { state, keeper, pen, .. } = order;
-        keeper.step(state, &mut Out { log: &self.log, reach, pen })
+        keeper.step(state, &mut Out { log: &self.log, kept_bytes, pen })
+    }
+
+    /// Waits until a record of so many bytes would find room beside what it leaves.
+    ///
+    /// # Errors
+    /// Those of [`Log::append`].
+    pub(crate) fn make_room(&self, bytes: usize, effect: Effect) -> Result<()> {
+        let kept_bytes = kept_bytes(&self.order()?.state, &self.options, effect);
+        Ok(self.log.make_room(bytes, kept_bytes)?)
     }
 
     /// Waits for a record that is not appended yet: ready when it may be there, when this cursor's
@@ -371,35 +343,6 @@ impl Order {
             self.marks.note(&change, &self.state, lsn, &mut woken);
         }
         woken
-    }
-}
-
-/// A record that finds no other room goes into the end of the segment, if it may. Any other error
-/// is returned.
-pub(crate) fn go_further(
-    reach: &mut Reach,
-    furthest: impl Fn() -> Reach,
-    lacks: Option<Error>,
-) -> Result<()> {
-    let Some(error) = lacks else { return Ok(()) };
-    if error.is_no_room() && *reach == Reach::Usual {
-        *reach = furthest();
-        if *reach != Reach::Usual {
-            return Ok(());
-        }
-    }
-    Err(error)
-}
-
-/// An encoder that also reports how many bytes it wrote.
-fn sized<T>(
-    encode: impl Fn(&State, &mut Vec<u8>) -> Result<T>,
-    bytes: &mut usize,
-) -> impl FnOnce(&State, &mut Vec<u8>) -> Result<T> {
-    move |state, out| {
-        let what = encode(state, out);
-        *bytes = out.len();
-        what
     }
 }
 

@@ -11,7 +11,7 @@ use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
-use crate::options::Frames;
+use crate::options::{Frames, Options};
 use crate::sync::Instant;
 
 /// Optional promises (idle, close) are left out when less room than this is left for control
@@ -31,7 +31,7 @@ impl Shared {
 
 impl HeldTurn<'_> {
     fn has_room(&self, frames: Frames) -> bool {
-        let room = self.shared.options.room_in(self.open_group.segment_bytes(), frames);
+        let room = Options::room_in(self.open_group.segment_bytes(), frames);
         self.open_group.record_room() >= room
     }
 
@@ -43,7 +43,7 @@ impl HeldTurn<'_> {
         let started = Instant::now();
         self.begin_epoch()?;
         if !self.has_room(frames) {
-            self.roll(self.shared.options.least_room(frames))?;
+            self.roll(self.shared.options.least_room(frames.bytes))?;
         }
         self.counted.stats.change.add(started.elapsed());
         Ok(())

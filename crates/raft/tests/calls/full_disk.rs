@@ -57,6 +57,31 @@ fn a_purge_makes_room_where_not_even_its_record_fits() {
     goes_on(&raft);
 }
 
+/// Each segment has entries of all groups, so none is free before the last group is purged.
+#[test]
+fn groups_that_share_a_full_log_are_purged_one_by_one() {
+    let disk =
+        SimDisk::new(5, DiskOptions { capacity_bytes: Some(512 << 10), ..Default::default() });
+    let log = inkstone::Options::small().own_thread(false);
+    let options = StreamsOptions::new().log(log).section_bytes(16 << 10).own_mover(false);
+    let groups = Groups::open_in(Arc::new(disk.directory("/groups")), options).unwrap();
+    let all: Vec<_> = (0..40).map(|id| groups.group(id).unwrap()).collect();
+    let full = (0..).map(|at| (at % 40, at as u64 / 40 + 1));
+    let (_, last) =
+        full.into_iter().find(|(group, index)| append(&all[*group], *index, 300).is_err()).unwrap();
+    for raft in &all {
+        raft.save_committed(last - 2).unwrap();
+        raft.purge(&EntryId::new(Leader::of_term(1), last - 2)).unwrap();
+    }
+    for round in 0..10 {
+        for raft in &all {
+            append(raft, raft.bounds().unwrap().next, 300)
+                .unwrap_or_else(|why| panic!("{round}: {why}"));
+        }
+    }
+    groups.close().unwrap();
+}
+
 /// What went without a record stays gone when the log gets a second group.
 #[test]
 fn a_log_that_was_full_becomes_one_of_many_groups() {

@@ -5,7 +5,7 @@
 
 use std::io::IoSlice;
 
-use inkstone::{Append, Log, Lsn, Parts, Reach};
+use inkstone::{Append, Log, Lsn, Parts};
 
 use crate::record::{Head, put_head};
 use crate::state::State;
@@ -25,10 +25,11 @@ impl Pen {
     }
 }
 
-/// The end of the log, as far as a record may reach there.
+/// The end of the log.
 pub(crate) struct Out<'a, 'log> {
     pub(crate) log: &'log Log,
-    pub(crate) reach: Reach,
+    /// How much is left at the end of the segment.
+    pub(crate) kept_bytes: u64,
     pub(crate) pen: &'a mut Pen,
 }
 
@@ -52,7 +53,7 @@ impl<'log> Out<'_, 'log> {
         put_head(head, Head { section, replay_from }, lsn);
         let bytes = (head.len() + changes.len()) as u64;
         let parts = [IoSlice::new(head), IoSlice::new(changes)];
-        let append = self.log.try_append_under_lock(&Parts(&parts), self.reach)?;
+        let append = self.log.try_append_under_lock(&Parts(&parts), self.kept_bytes)?;
         assert_eq!(append.lsn(), lsn, "another caller has written to the log of these streams");
         *next = lsn.next().ok_or(inkstone::Error::UsedUp)?;
         state.enter(section, lsn, bytes).expect("the section follows the one before");
