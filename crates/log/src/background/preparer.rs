@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use crate::commit::shared::Shared;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::segment::making::Progress;
 use crate::segment::pool::{ObtainError, Unnamed};
@@ -112,8 +112,13 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     } else {
         0
     };
+    let mut lacks_room = None;
     if (ready as u64) < wanted {
-        return make_ready(shared, next_bytes, is_paced);
+        match make_ready(shared, next_bytes, is_paced) {
+            // What is not needed may be the room that it lacks.
+            Err(error @ Error::NoRoom { .. }) => lacks_room = Some(error),
+            made => return made,
+        }
     }
     let age = if is_paced { REMOVAL_AGE } else { Duration::ZERO };
     let removed = {
@@ -123,7 +128,8 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
         removed.and_then(|removed| shared.pool.cut(unnamed).map(|()| removed))
     };
     match removed {
-        Ok(removed) => Ok(if removed { Stepped::Done } else { Stepped::Idle }),
+        Ok(true) => Ok(Stepped::Done),
+        Ok(false) => lacks_room.map_or(Ok(Stepped::Idle), Err),
         Err(ObtainError::Retry(error)) => Err(error),
         Err(ObtainError::Poison(error)) => Err(shared.poison_now(error)),
     }

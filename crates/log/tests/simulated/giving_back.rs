@@ -291,3 +291,25 @@ fn fill_on(log: &Log) {
     }
     log.sync().unwrap();
 }
+
+/// A reader had the file of an old segment when its budget was used up.
+#[test]
+fn a_file_that_is_not_needed_goes_where_no_file_can_be_prepared() {
+    let disk = disk(1);
+    let log = open(&disk, options().disk_budget_bytes(3 * (64 << 10))).unwrap();
+    let mut last = Lsn::ZERO;
+    while let Ok(lsn) = log.append_durable(&[7; 4000]) {
+        last = lsn;
+    }
+    let mut cursor = log.reader().from(Lsn::FIRST);
+    assert!(cursor.next().unwrap().is_some());
+    log.truncate_before(last).unwrap();
+    drop(cursor);
+    let unused = || {
+        let names = disk.directory(LOG).list().unwrap();
+        names.iter().filter(|name| name.ends_with(".free")).count()
+    };
+    let removals = disk.counters().removals;
+    while log.prepare_some().is_ok_and(|is_more| is_more) {}
+    assert_eq!((disk.counters().removals - removals, unused()), (1, 0));
+}
