@@ -342,27 +342,3 @@ fn a_vote_that_another_thread_is_saving_is_durable_when_the_callback_comes() {
     });
     groups.close().unwrap();
 }
-
-/// What these entries are said to take, at the most, is more than a segment has.
-#[test]
-fn many_entries_without_payload_find_room() {
-    let (done, hear) = channel();
-    std::thread::spawn(move || {
-        let disk = SimDisk::new(1, DiskOptions::default());
-        let groups = Groups::open_in(Arc::new(disk.directory("/groups")), still()).unwrap();
-        let (one, two) = (groups.group(1).unwrap(), groups.group(2).unwrap());
-        let leader = Leader::of_term(1);
-        for round in 0..10 {
-            let indexes = 700 * round + 1..=700 * (round + 1);
-            let entries: Vec<_> =
-                indexes.map(|index| NewEntry { leader: &leader, index, payload: b"" }).collect();
-            one.append(&entries, |_| {}).unwrap();
-            let mut batch = Batch::new();
-            entries.iter().for_each(|entry| _ = batch.append(&two, &[*entry]));
-            groups.apply_then(&batch, |_| {}).unwrap();
-        }
-        groups.close().unwrap();
-        done.send(()).unwrap();
-    });
-    hear.recv_timeout(SOON).expect("each of them is a record that the log takes");
-}
