@@ -64,6 +64,10 @@ enum Life {
     Ended(WalError),
 }
 
+/// SlateDB 0.17 wakes the waiting puts first, and then notes the id up to which a checkpoint has
+/// rows: a checkpoint in between would lack rows that were acknowledged. So it gets each event
+/// twice, first without the sequence number that wakes them.
+const IDS_FIRST: bool = cfg!(feature = "slatedb-0-17");
 /// About what the file of a segment has beside records.
 const SEGMENT_OVERHEAD_BYTES: u64 = 24 << 10;
 
@@ -275,7 +279,13 @@ impl Shared {
             drop(state);
             for listener in &listeners {
                 // A listener that panics harms neither the others nor the log.
-                let _ = catch_unwind(AssertUnwindSafe(|| listener(event.clone())));
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    if let (true, WalEvent::WalFlushed(status)) = (IDS_FIRST, &event) {
+                        let status = WalStatus { last_flushed_seq: None, ..status.clone() };
+                        listener(WalEvent::WalFlushed(status));
+                    }
+                    listener(event.clone());
+                }));
             }
             drop(listeners);
             state = self.state();
