@@ -1,5 +1,5 @@
-//! Whole databases on real files: fencing, followers, directories of other databases, and all else
-//! that a model of a manifest does not cover.
+//! Whole databases on real files: fencing, followers, moves, and all else that a model of a
+//! manifest does not cover.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -14,11 +14,10 @@ use std::time::Duration;
 use inkstone::{AnyDirectory, IoError};
 use inkstone_slatedb::{DatabaseWal, Living, OsPlace, Place, Seen, Tuning, Wals};
 use slatedb::config::{
-    CloseOptions, FlushOptions, FlushType, GarbageCollectorDirectoryOptions,
-    GarbageCollectorOptions, Settings,
+    CloseOptions, GarbageCollectorDirectoryOptions, GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
-use slatedb::wal::{WalAdmin, WalError, WalIterator as _, WalReader, WalWriter};
+use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, ErrorKind, GarbageCollectorBuilder};
 use support::{Fenced, Manifest, row};
 
@@ -42,15 +41,6 @@ async fn open(store: &Arc<dyn ObjectStore>, wals: &Wals) -> Result<Db, slatedb::
 async fn open_with(store: &Arc<dyn ObjectStore>, wal: DatabaseWal) -> Result<Db, slatedb::Error> {
     let builder = Db::builder("db", Arc::clone(store)).with_settings(settings());
     builder.with_wal_writer(Box::new(wal)).build().await
-}
-
-/// The error is of the data, and names the path of the log.
-async fn refused(store: &Arc<dyn ObjectStore>, wal: DatabaseWal, root: &Path) -> String {
-    let error = open_with(store, wal).await.map(drop).expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::Data, "{error}");
-    let said = error.to_string();
-    assert!(said.contains(&format!("{}: ", root.join("db").display())), "{said}");
-    said
 }
 
 async fn put(db: &Db, key: &str) -> Result<(), slatedb::Error> {
@@ -200,33 +190,6 @@ async fn an_earlier_writer_that_comes_late_leaves_the_later_one_alone() {
     wal.begin(&mut Manifest(seen(4))).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_buckets_with_one_root_harm_nobody() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path();
-    let (mine, other) = (store(), store());
-    let wals = Wals::at(root, mine.clone());
-    let db = open(&mine, &wals).await.unwrap();
-    put(&db, "a").await.unwrap();
-    // The other one comes again and again, so its epoch is higher; in this process, in another.
-    let wrong = [Wals::at(root, other.clone()), elsewhere(root, &other, Tuning::default())];
-    for wrong in [&wrong[0], &wrong[1], &wrong[0], &wrong[0].clone()] {
-        let said = refused(&other, wrong.of("db").begin_anew(), root).await;
-        assert!(said.contains("another database's"), "{said}");
-        collect(&other, wrong).await;
-        put(&db, "b").await.unwrap();
-    }
-    close(&db).await;
-    for wrong in &wrong {
-        let said = refused(&other, wrong.of("db"), root).await;
-        assert!(said.contains("another database's"), "{said}");
-        collect(&other, wrong).await;
-    }
-    let db = open(&mine, &wals).await.unwrap();
-    assert_eq!(keys(&db).await, ["a", "b"]);
-    close(&db).await;
-}
-
 async fn collect(store: &Arc<dyn ObjectStore>, wals: &Wals) {
     let gc = GarbageCollectorBuilder::new("db", Arc::clone(store))
         .with_wal_gc(Arc::new(wals.of("db")))
@@ -243,83 +206,6 @@ async fn collect(store: &Arc<dyn ObjectStore>, wals: &Wals) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_log_is_an_error_before_the_first_memtable_too() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let main = directory.path().join("main");
-    let wals = Wals::at(&main, store.clone());
-    let db = open(&store, &wals).await.unwrap();
-    for number in 0..30 {
-        put(&db, &format!("{number:02}")).await.unwrap();
-    }
-    std::mem::forget(db);
-    // Its disk is not mounted.
-    let lost = directory.path().join("lost");
-    let wal = Wals::at(&lost, store.clone()).of("db");
-    let said = refused(&store, wal.clone(), &lost).await;
-    assert!(said.contains("object db/inkstone.owner") && said.contains("mount"), "{said}");
-    assert!(!lost.exists(), "nothing is made on what is below the mount");
-    let db = open(&store, &wals).await.unwrap();
-    assert_eq!(keys(&db).await.len(), 30);
-    db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
-    put(&db, "30").await.unwrap();
-    db.create_checkpoint(slatedb::config::CheckpointScope::Durable, &Default::default())
-        .await
-        .unwrap();
-    close(&db).await;
-    // Given up on purpose, once, and ids follow the lost ones.
-    let wal = wal.begin_anew();
-    let db = open_with(&store, wal.clone()).await.unwrap();
-    assert_eq!(keys(&db).await.len(), 30);
-    put(&db, "31").await.unwrap();
-    close(&db).await;
-    let db = open_with(&store, wal.clone()).await.unwrap();
-    assert_eq!(keys(&db).await.last().unwrap(), "31");
-    close(&db).await;
-    // The call does not stay, and the old log does not come back.
-    std::fs::remove_dir_all(&lost).unwrap();
-    refused(&store, wal, &lost).await;
-    let said = refused(&store, wals.of("db"), &main).await;
-    assert!(said.contains("another database's"), "{said}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_copies_are_told_from_damage() {
-    let directory = tempfile::tempdir().unwrap();
-    let memory = Arc::new(InMemory::new());
-    let store: Arc<dyn ObjectStore> = memory.clone();
-    let (main, old) = (directory.path().join("main"), directory.path().join("old"));
-    let wals = Wals::at(&main, store.clone());
-    let db = open(&store, &wals).await.unwrap();
-    put(&db, "a").await.unwrap();
-    close(&db).await;
-    copy(&main.join("db"), &old.join("db"));
-    let older: Arc<dyn ObjectStore> = Arc::new(memory.fork());
-    let db = open(&store, &wals).await.unwrap();
-    for key in ["b", "c"] {
-        put(&db, key).await.unwrap();
-        // The manifest learns what is durable, and the log gives it back.
-        db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
-        collect(&store, &wals).await;
-    }
-    put(&db, "d").await.unwrap();
-    close(&db).await;
-
-    let said = refused(&store, Wals::at(&old, store.clone()).of("db"), &old).await;
-    assert!(said.contains("older copy") && !said.contains("salvage"), "{said}");
-    // Also if a loss is accepted: the user may move it away.
-    refused(&store, Wals::at(&old, store.clone()).of("db").begin_anew(), &old).await;
-    let said = refused(&older, Wals::at(&main, older.clone()).of("db"), &main).await;
-    assert!(said.contains("the objects are older than the log"), "{said}");
-    // Objects and log of one time belong together.
-    let db = open(&older, &Wals::at(&old, older.clone())).await.unwrap();
-    assert_eq!(keys(&db).await, ["a"]);
-    close(&db).await;
-    let db = open(&store, &wals).await.unwrap();
-    assert_eq!(keys(&db).await, ["a", "b", "c", "d"]);
-    close(&db).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_moves_to_this_log_and_back() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let own = || {
@@ -330,26 +216,11 @@ async fn a_database_moves_to_this_log_and_back() {
     let db = own().await.unwrap();
     put(&db, "a").await.unwrap();
     db.close().await.unwrap();
-    // Not to the log of another database, which loses nothing.
-    let (other, foreign) = (self::store(), directory.path().join("foreign"));
-    let others = Wals::at(&foreign, other.clone());
-    let db = open(&other, &others).await.unwrap();
-    put(&db, "other").await.unwrap();
-    close(&db).await;
-    let wrong = Wals::at(&foreign, store.clone());
-    for wal in [wrong.of("db"), wrong.of("db").begin_anew()] {
-        let said = refused(&store, wal, &foreign).await;
-        assert!(said.contains("another database's"), "{said}");
-    }
-    collect(&store, &wrong).await;
-    let db = open(&other, &others).await.unwrap();
-    assert_eq!(keys(&db).await, ["other"]);
-    close(&db).await;
-
     // Without the call it looks like a lost log.
     let wals = Wals::at(directory.path(), store.clone());
-    let said = refused(&store, wals.of("db"), directory.path()).await;
-    assert!(said.contains("DatabaseWal::begin_anew"), "{said}");
+    let error = open(&store, &wals).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+    assert!(error.to_string().contains("DatabaseWal::begin_anew"), "{error}");
     let db = open_with(&store, wals.of("db").begin_anew()).await.unwrap();
     put(&db, "b").await.unwrap();
     close(&db).await;
@@ -394,73 +265,6 @@ async fn a_record_that_is_no_batch_is_an_error_with_its_place() {
     assert!(said.contains(path.to_str().unwrap()) && said.contains("WAL id 1"), "{said}");
 }
 
-/// Rows of a salvaged log are lost: neither a writer nor a reader comes, until somebody has
-/// truncated the log behind them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_salvaged_log_is_a_data_error_until_its_gap_is_truncated() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let (broken, path) = (directory.path().join("broken"), directory.path().join("db"));
-    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
-    let wals = Wals::at(directory.path(), store.clone());
-    let (mut writer, _) = wals.of("db").begin(&mut Manifest(seen)).await.unwrap();
-    for id in 1..=9 {
-        writer.append(&[row(1, id, 200)]).await.unwrap();
-        support::parts(writer.flush().await.unwrap()).1.await.unwrap();
-    }
-    drop(writer);
-    std::fs::rename(&path, &broken).unwrap();
-    let report = inkstone::inspect::verify(&broken).unwrap();
-    let file = &report.segments[0].path;
-    let entries = inkstone::inspect::dump(&broken, 0).unwrap().map(Result::unwrap);
-    let fifth = entries.filter_map(|entry| match entry {
-        inkstone::inspect::Entry::Frame { at, lsn, control: None, .. } if lsn.get() == 5 => {
-            Some(at)
-        }
-        _ => None,
-    });
-    let (mut bytes, at) = (std::fs::read(file).unwrap(), fifth.last().unwrap() as usize);
-    bytes[at + 60] ^= 1;
-    std::fs::write(file, bytes).unwrap();
-    inkstone::inspect::salvage(&broken, &path, &inkstone::Options::new()).unwrap();
-    let wal = wals.of("db");
-    let refused = [
-        wal.begin(&mut Manifest(Seen { epoch: 2, next_id: 10, ..seen })).await.map(drop),
-        wal.last_wal_file_id(0).await.map(drop),
-        wal.iterator((1..10).into()).await.unwrap().next().await.map(drop),
-    ];
-    for refused in refused {
-        let error = refused.unwrap_err();
-        let said = error.to_string();
-        assert!(matches!(error, WalError::DataError(_)), "{said}");
-        assert!(said.contains("ids up to 5 are lost") && said.contains("--before 6"), "{said}");
-    }
-    let options = inkstone::Options::new().kind(inkstone::LogKind::SLATEDB);
-    let log = inkstone::Log::open(&path, options).unwrap();
-    log.truncate_before(inkstone::Lsn::new(6)).unwrap();
-    log.close().unwrap();
-    assert_eq!(wal.last_wal_file_id(0).await.unwrap(), 9);
-    let next = Seen { epoch: 2, next_id: 10, ..seen };
-    let refused = wal.begin(&mut Manifest(next)).await.map(drop).unwrap_err().to_string();
-    assert!(refused.contains("begins at WAL id 6") && refused.contains("begin_anew"), "{refused}");
-    for wal in [wal.clone().begin_anew(), wal] {
-        let (writer, mut rows) = wal.begin(&mut Manifest(next)).await.unwrap();
-        let mut found = 0;
-        while let Some(read) = rows.next().await.unwrap() {
-            found += read.rows.len();
-        }
-        assert_eq!(found, 4);
-        drop(writer);
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unbounded_iterator_waits_and_goes_on_with_the_next_writer() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
@@ -487,23 +291,4 @@ async fn an_unbounded_iterator_waits_and_goes_on_with_the_next_writer() {
         }
         close(&db).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_living_log_is_not_deleted_and_a_deleted_one_is_gone() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path(), store.clone());
-    let db = open(&store, &wals).await.unwrap();
-    put(&db, "a").await.unwrap();
-    let path = "db".into();
-    assert!(matches!(wals.delete_wal(&path, false).await, Err(WalError::Unavailable(_))));
-    close(&db).await;
-    let dry = wals.delete_wal(&path, true).await.unwrap();
-    assert!(!dry.is_empty());
-    assert_eq!(wals.delete_wal(&path, false).await.unwrap(), dry);
-    assert!(wals.delete_wal(&path, false).await.unwrap().is_empty());
-    let new = self::store();
-    let fresh = open(&new, &Wals::at(directory.path(), new.clone())).await.unwrap();
-    assert!(keys(&fresh).await.is_empty());
-    close(&fresh).await;
 }

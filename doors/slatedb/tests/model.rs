@@ -334,6 +334,10 @@ impl World<'_> {
                         if why.to_string().contains("another process") => {}
                     answer => return Err(format!("two writers: {:?}", answer.err())),
                 }
+                match now(living.wals.delete_wal(&Path::from("main"), false)) {
+                    Err(WalError::Unavailable(_)) => {}
+                    answer => return Err(format!("a living log is deleted: {answer:?}")),
+                }
             }
             28 => self.check_other(&living)?,
             29..31 => {

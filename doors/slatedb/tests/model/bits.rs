@@ -83,14 +83,27 @@ fn a_flipped_bit_costs_one_batch_and_is_a_data_error() {
             assert!(gaps.len() == 1 && gap.first == gap.last, "{what}: {gaps:?}");
             for found in [begun, beside] {
                 let said = found.unwrap_err().to_string();
-                assert!(said.contains(&format!("ids up to {last} are lost")), "{what}: {said}");
+                let cure = format!("--before {}", last + 1);
+                let lost = format!("ids up to {last} are lost");
+                assert!(said.contains(&lost) && said.contains(&cure), "{what}: {said}");
             }
             let log = Log::open_in(Arc::clone(&saved), Options::small().kind(LogKind::SLATEDB));
             let log = log.unwrap();
             log.truncate_before(gap.last.next().unwrap()).unwrap();
             log.close().unwrap();
-            let behind = read(&wal_on(&saved_disk, &objects.stored), last + 1, BATCHES + 1);
+            let wal = wal_on(&saved_disk, &objects.stored);
+            let behind = read(&wal, last + 1, BATCHES + 1);
             assert!(behind.unwrap() == rows[last as usize..], "{what}");
+            // The manifest needs the rows before it, too, until somebody gives them up.
+            let mut manifest = Manifest(Seen { epoch: 2, next_id: BATCHES + 1, ..SEEN });
+            let said = now(wal.begin(&mut manifest)).map(drop).unwrap_err().to_string();
+            let begins = format!("begins at WAL id {}", last + 1);
+            assert!(said.contains(&begins) && said.contains("begin_anew"), "{what}: {said}");
+            for wal in [wal.clone().begin_anew(), wal] {
+                let (_writer, mut replayed) = now(wal.begin(&mut manifest)).unwrap();
+                let found = batches(drain(&mut replayed).unwrap());
+                assert!(found == rows[last as usize..], "{what}");
+            }
             lost += 1;
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone::AnyDirectory;
+use inkstone::{AnyDirectory, Directory};
 use inkstone_sim::{DiskOptions, Fate, SimDisk};
 use inkstone_slatedb::{DatabaseWal, Seen, Writer};
 use slatedb::RowEntry;
@@ -199,6 +199,19 @@ fn every_pairing_opens_with_its_rows_or_is_an_error_with_its_path() {
                         let said = error.to_string();
                         assert!(matches!(error, WalError::DataError(_)), "{what}: {said}");
                         assert!(said.contains("/wal/main: "), "{what}: {said}");
+                        // The true cause: none of these is damage.
+                        let cause = match (object, log) {
+                            (_, "missing") => "there is no log here",
+                            (_, "another's") => "this is another database's log",
+                            ("same", "older") => "this is an older copy of the log",
+                            ("older", "same" | "newer") => "the objects are older than the log",
+                            _ => "",
+                        };
+                        let is_damage = said.contains("corrupt") || said.contains("salvage");
+                        assert!(said.contains(cause) && !is_damage, "{what}: {said}");
+                        // Nothing is made where a disk may not be mounted.
+                        let made = disk.directory("/wal/main").list().unwrap();
+                        assert!(log != "missing" || made.is_empty(), "{what}: {made:?}");
                         // The log's own database has lost nothing.
                         if let Some(own) = whose {
                             let rows = open(&disk, &own.objects.stored, own.seen);
@@ -215,7 +228,11 @@ fn every_pairing_opens_with_its_rows_or_is_an_error_with_its_path() {
 
 #[test]
 fn a_lost_log_is_begun_anew_once_and_what_was_given_up_stays_away() {
-    let Life { late, newer, .. } = live(Origin::Fresh, 2);
+    let Life { early, late, newer, .. } = live(Origin::Fresh, 2);
+    // An older copy is not what the call is for: its user may move it away.
+    let copy = wal_of(&fork(&early.disk), &late.objects.stored).begin_anew();
+    let error = now(copy.begin(&mut Manifest(late.seen))).map(drop).unwrap_err();
+    assert!(error.to_string().contains("older copy"), "{error}");
     let lost = none();
     let objects = Objects::beside(&lost, late.objects.stored.fork());
     let wal = process(&lost, &objects).of("main").begin_anew();
