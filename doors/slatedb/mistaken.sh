@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Mutations that a good engineer could make, each built into a copy of this crate: the model must
-# catch every one, or the tests of the bound where that is what breaks.
+# catch every one, or the tests of whole databases where that is what breaks.
+#
+#     doors/slatedb/mistaken.sh [PART OF A NAME]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
 copy=$target/slatedb-mistaken
+only=${1:-}
 missed=0
 # A mistake is compiled as it is, whatever clippy says.
 unset RUSTC_WORKSPACE_WRAPPER
@@ -15,6 +18,7 @@ tests() {
         >"$copy/out" 2>&1
 }
 mistake() { # mistake NAME FILE FROM TO: the text FROM is there once, and becomes TO
+    [[ $1 == *"$only"* ]] || return 0
     rm -rf "$copy"
     mkdir -p "$copy/doors" "$copy/examples"
     cp -r "$here" "$copy/doors/slatedb"
@@ -124,6 +128,10 @@ mistake "padding is not counted" state.rs \
     'state.held.note(id, taken.unwrap_or(rest));' \
     'state.held.note(id, if taken.is_some() { record_bytes } else { rest });'
 mistake "a checkpoint without its rows is shown" iterator.rs \
-    'let error = self.wal.truncated(id, self.end).await;' \
-    'let error = WalError::WalTruncated(id);'
+    'let error = self.wal.truncated(id, self.end, given_back).await;' \
+    'drop(given_back); let error = WalError::WalTruncated(id);'
+mistake "a checkpoint on an older log is shown" wals.rs \
+    'let lost = self.lacks(end.map_or(id, |end| end - 1), id - 1);' \
+    'let lost = WalError::WalTruncated(id);'
+mistake "a reader that follows shows an older log" wals.rs '&& !has_writer' '&& has_writer'
 exit $missed

@@ -94,14 +94,6 @@ impl DatabaseWal {
         Ok(false)
     }
 
-    fn lacks(&self, last: u64, durable: u64) -> WalError {
-        data(format!(
-            "{}: the manifest knows WAL id {last}, the log ends at {durable}: bring back the log \
-             that belongs to the database",
-            self.path()
-        ))
-    }
-
     /// Copies the ids after `replay_after` up to `last` into the log of another database, which
     /// gets an id of its own. The log is durable, then the object, and then nothing is unfinished.
     ///

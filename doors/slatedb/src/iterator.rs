@@ -81,8 +81,8 @@ impl ReadPlace {
             if self.cursor.is_none() {
                 match self.wal.reader().await {
                     Ok(None) if self.end.is_some() => {
-                        let missing = WalError::WalTruncated(self.next);
-                        return (self, Err(missing));
+                        let error = self.wal.missing(self.next, self.end).await;
+                        return (self, Err(error));
                     }
                     // No writer has opened the log yet. Each look is a request to the store.
                     Ok(None) => blocking(|| std::thread::sleep(PATIENCE)).await,
@@ -110,8 +110,8 @@ impl ReadPlace {
                     // The writer has ended: look for its successor.
                     Some(writer) if !writer.is_open() => {}
                     _ if self.end.is_some() => {
-                        let missing = WalError::WalTruncated(self.next);
-                        return (self, Err(missing));
+                        let error = self.wal.missing(self.next, self.end).await;
+                        return (self, Err(error));
                     }
                     Some(writer) => match writer.log.durable_at(Lsn::new(self.next)).await {
                         Ok(_) => self.cursor = Some((cursor, living)),
@@ -123,7 +123,8 @@ impl ReadPlace {
                 // The log was closed, and its files may belong to the next writer.
                 Err(_) if living.as_ref().is_some_and(|writer| !writer.is_open()) => {}
                 Err(WalError::WalTruncated(id)) => {
-                    let error = self.wal.truncated(id, self.end).await;
+                    let given_back = self.wal.is_given_back(id);
+                    let error = self.wal.truncated(id, self.end, given_back).await;
                     return (self, Err(error));
                 }
                 Err(error) => return (self, Err(error)),

@@ -51,7 +51,9 @@
 //!   their way. Rows that a checkpoint needs and that are gone are an error of its clone or reader.
 //! - **A reader** in the writer's process reads the writer's log; elsewhere it reads the files
 //!   beside the writer, without a lock, and sleeps on the writer's shared page. A bounded range
-//!   that lacks a record is `WalTruncated`, as in SlateDB's own WAL.
+//!   that lacks a record is `WalTruncated`, as in SlateDB's own WAL; `DbReader` takes that for the
+//!   end, so it is a data error where a checkpoint needs the row. So is a log without a writer that
+//!   lacks rows which the manifest knows and the tree does not have.
 //! - **Clone and delete** create a marker file first and remove it last. No writer and no reader
 //!   opens a directory with the marker; another clone or deletion begins again. A clone shares no
 //!   file, and has an id of its own.
@@ -80,9 +82,11 @@ mod writer;
 pub use bound::Tuning;
 pub use place::{Living, OsPlace, Place};
 pub use rows::{Malformed, decode, encode};
+#[doc(hidden)]
+pub use wals::Seen;
 pub use wals::{DatabaseWal, Wals};
 #[doc(hidden)]
-pub use writer::{ManifestView, Seen, Writer};
+pub use writer::{ManifestView, Writer};
 
 /// The program of the page that users begin with.
 #[cfg(doctest)]

@@ -64,6 +64,32 @@ impl Wals {
     }
 }
 
+/// What a manifest knows of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// The writer's number: each opening of a database has a higher one.
+    pub epoch: u64,
+    /// All rows up to this id are in the tree.
+    pub replay_after: u64,
+    /// The id after the last one that the manifest knows to be durable.
+    pub next_id: u64,
+}
+
+impl Seen {
+    pub(crate) fn of(manifest: &VersionedManifest) -> Self {
+        Self {
+            epoch: manifest.writer_epoch(),
+            replay_after: manifest.replay_after_wal_id(),
+            next_id: manifest.next_wal_sst_id(),
+        }
+    }
+
+    /// The last id that the manifest knows to be durable; 0 if none.
+    pub(crate) fn known_id(&self) -> u64 {
+        self.replay_after.max(self.next_id.saturating_sub(1))
+    }
+}
+
 /// A reader, and the writer if it is one of this process.
 pub(crate) type Found = (Reader, Option<Arc<Shared>>);
 
@@ -110,15 +136,21 @@ impl DatabaseWal {
         }
     }
 
-    /// Why a range up to before `end` lacks the row `id`: a reader of a checkpoint gets the error
-    /// of a row that was given back for the bound. SlateDB takes `WalTruncated` for the end, which
-    /// is right for a reader whose next look finds a newer tree.
-    pub(crate) async fn truncated(&self, id: u64, end: Option<u64>) -> WalError {
+    /// The error of a range up to before `end` that lacks the row `id`: `lost` if a checkpoint
+    /// needs the row. SlateDB takes `WalTruncated` for the end of the range, which is right for a
+    /// reader whose next look finds a newer tree.
+    pub(crate) async fn truncated(&self, id: u64, end: Option<u64>, lost: WalError) -> WalError {
         match self.is_of_a_checkpoint(id, end).await {
-            Ok(true) => self.is_given_back(id),
+            Ok(true) => lost,
             Ok(false) => WalError::WalTruncated(id),
             Err(error) => error,
         }
+    }
+
+    /// The error of a range up to before `end` if the log has only the rows before `id`.
+    pub(crate) async fn missing(&self, id: u64, end: Option<u64>) -> WalError {
+        let lost = self.lacks(end.map_or(id, |end| end - 1), id - 1);
+        self.truncated(id, end, lost).await
     }
 
     async fn is_of_a_checkpoint(&self, id: u64, end: Option<u64>) -> Result<bool, WalError> {
@@ -142,6 +174,15 @@ impl DatabaseWal {
              (CheckpointScope::All) and use that, or raise the bound for later ones",
             self.path(),
             self.tuning().log_bytes_max
+        ))
+    }
+
+    /// The error of a reader, a clone or a deletion that needs this row, which the log never had.
+    pub(crate) fn lacks(&self, last: u64, durable: u64) -> WalError {
+        data(format!(
+            "{}: the manifest knows WAL id {last}, the log ends at {durable}: bring back the log \
+             that belongs to the database",
+            self.path()
         ))
     }
 
@@ -181,20 +222,33 @@ impl DatabaseWal {
         }
     }
 
-    /// The last durable id; 0 if there is no log.
+    /// The last durable id; 0 if there is no log. An error if the manifest knows of rows that are
+    /// neither there nor in the tree.
     pub(crate) async fn last_id(&self) -> Result<u64, WalError> {
         let wal = self.clone();
         if let Some(last) = blocking(move || wal.last_of_kept()).await? {
             return Ok(last);
         }
-        let Some((reader, _)) = self.reader().await? else { return Ok(0) };
-        let wal = self.clone();
-        blocking(move || {
-            let last = last_of(&reader)?;
-            *wal.kept() = Some(reader);
-            Ok(last.get())
-        })
-        .await
+        // First: what it knows is in the log, if there is no writer then.
+        let seen = self.manifest(None).await?.as_ref().map(Seen::of);
+        let found = self.reader().await?.map(|(reader, _)| reader);
+        let has_writer = found
+            .as_ref()
+            .is_some_and(|reader| reader.recovery().is_none_or(|recovery| recovery.end.is_none()));
+        let last = match &found {
+            Some(reader) => {
+                let reader = reader.clone();
+                blocking(move || last_of(&reader)).await?
+            }
+            None => Lsn::ZERO,
+        };
+        if let Some(seen) = seen.filter(|seen| seen.known_id() > last.get().max(seen.replay_after))
+            && !has_writer
+        {
+            return Err(self.lacks(seen.known_id(), last.get()));
+        }
+        *self.kept() = found;
+        Ok(last.get())
     }
 
     /// As [`Self::last_id`], by the reader that is kept, if it reads what a new one would.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use inkstone::{AnyDirectory, Error, Log, Lsn, Reader, Verdict};
+use slatedb::RowEntry;
 use slatedb::object_store::PutMode;
 use slatedb::wal::{
     WalError, WalObserver, WalStatus, WalStatusListener, WalWriter, WriterInit, WriterInitResult,
     WriterManifest,
 };
-use slatedb::{RowEntry, VersionedManifest};
 
 use crate::blocking::blocking;
 use crate::bound::Held;
@@ -23,33 +23,7 @@ use crate::iterator::LogIterator;
 use crate::owner::{Named, OwnerId, Whose};
 use crate::place::remove_log;
 use crate::state::Shared;
-use crate::wals::DatabaseWal;
-
-/// What a manifest knows of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// The writer's number: each opening of a database has a higher one.
-    pub epoch: u64,
-    /// All rows up to this id are in the tree.
-    pub replay_after: u64,
-    /// The id after the last one that the manifest knows to be durable.
-    pub next_id: u64,
-}
-
-impl Seen {
-    fn of(manifest: &VersionedManifest) -> Self {
-        Self {
-            epoch: manifest.writer_epoch(),
-            replay_after: manifest.replay_after_wal_id(),
-            next_id: manifest.next_wal_sst_id(),
-        }
-    }
-
-    /// The last id that the manifest knows to be durable; 0 if none.
-    fn known_id(&self) -> u64 {
-        self.replay_after.max(self.next_id.saturating_sub(1))
-    }
-}
+use crate::wals::{DatabaseWal, Seen};
 
 /// The manifest of a writer that opens: the part that fencing needs.
 #[async_trait]

@@ -14,11 +14,12 @@ use std::time::Duration;
 use inkstone::{AnyDirectory, IoError};
 use inkstone_slatedb::{DatabaseWal, Living, OsPlace, Place, Seen, Tuning, Wals};
 use slatedb::config::{
-    CloseOptions, GarbageCollectorDirectoryOptions, GarbageCollectorOptions, Settings,
+    CheckpointOptions, CheckpointScope, CloseOptions, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
-use slatedb::{CloseReason, Db, ErrorKind, GarbageCollectorBuilder};
+use slatedb::{CloseReason, Db, DbReader, DbReaderMode, ErrorKind, GarbageCollectorBuilder};
 use support::{Fenced, Manifest, row};
 
 fn settings() -> Settings {
@@ -230,6 +231,52 @@ async fn a_database_moves_to_this_log_and_back() {
     let db = own().await.unwrap();
     assert_eq!(keys(&db).await, ["a", "b"]);
     close(&db).await;
+}
+
+/// A writer refuses these logs; a reader must not show fewer rows without an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_of_an_older_log_or_of_none_gets_an_error() {
+    let (directory, mine, owns) = (tempfile::tempdir().unwrap(), store(), store());
+    let [main, older, none] = ["main", "older", "none"].map(|name| directory.path().join(name));
+    let checkpoint = async |db: &Db, key| {
+        put(db, key).await.unwrap();
+        let options = CheckpointOptions::default();
+        db.create_checkpoint(CheckpointScope::Durable, &options).await.unwrap().id
+    };
+    let db = open(&mine, &Wals::at(&main, mine.clone())).await.unwrap();
+    put(&db, "a").await.unwrap();
+    close(&db).await;
+    std::fs::create_dir_all(older.join("db")).unwrap();
+    for file in std::fs::read_dir(main.join("db")).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), older.join("db").join(file.file_name())).unwrap();
+    }
+    let db = open(&mine, &Wals::at(&main, mine.clone())).await.unwrap();
+    let ours = checkpoint(&db, "b").await;
+    close(&db).await;
+    // With SlateDB's own WAL there is no object that names a log.
+    let settings = Settings { flush_interval: Some(Duration::from_millis(5)), ..settings() };
+    let db = Db::builder("db", owns.clone()).with_settings(settings).build().await.unwrap();
+    let own = checkpoint(&db, "b").await;
+    close(&db).await;
+    for (store, id, root) in
+        [(&mine, ours, &main), (&mine, ours, &older), (&mine, ours, &none), (&owns, own, &none)]
+    {
+        for mode in [DbReaderMode::Checkpoint(id), DbReaderMode::FollowLatest] {
+            let wal = Arc::new(Wals::at(root, store.clone()).of("db"));
+            let reader = DbReader::builder("db", store.clone()).with_reader_mode(mode);
+            match reader.with_wal_reader(wal).build().await {
+                Ok(reader) => {
+                    assert!(reader.get("b").await.unwrap().is_some(), "{root:?}: {mode:?}");
+                    assert_eq!(root, &main);
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Data, "{root:?}: {mode:?}: {error}");
+                    let path = root.join("db").display().to_string();
+                    assert!(root != &main && error.to_string().contains(&path), "{error}");
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
