@@ -12,6 +12,7 @@
 #![allow(missing_docs, reason = "what a name says needs no second word")]
 
 use std::fmt::{self, Debug, Display, Formatter};
+use std::sync::Arc;
 
 use inkstone_io::AnyDirectory;
 
@@ -27,6 +28,13 @@ pub type Who = u32;
 
 /// The caller of a history that one thread carries out.
 pub const SOLE: Who = 0;
+
+/// The directory of a subject that has one.
+pub const PATH: &str = "/log";
+
+/// The directories in which a subject is opened, by path: one with a single directory takes
+/// [`PATH`].
+pub type Directories = Arc<dyn Fn(&str) -> AnyDirectory + Send + Sync>;
 
 /// A thing with promises, with all that one opening of it needs.
 pub trait Subject: Clone {
@@ -44,13 +52,13 @@ pub trait Subject: Clone {
     /// The call that such an end is, if it promises anything.
     fn ending(&self, end: End) -> Option<CallOf<Self>>;
 
-    /// Opens what is in a directory. `known`: what a caller knows, and may say.
+    /// Opens what is in its directories. `known`: what a caller knows, and may say.
     ///
     /// # Errors
     /// What the refusal shows.
     fn open(
         &self,
-        directory: AnyDirectory,
+        directories: &Directories,
         known: Option<&Self::Past>,
     ) -> Result<Self::Live, ShownBy<Self>>;
 

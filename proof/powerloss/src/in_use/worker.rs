@@ -138,7 +138,7 @@ impl<'o, R: BufRead + Send> Worker<'o, R> {
         let opened = OsDirectory::create(&self.directory)
             .map_err(|error| wrong(Err(Broken::new(OPENS, error.to_string()))))
             .and_then(|directory| {
-                let opened = self.subject.open(AnyDirectory::new(directory), None);
+                let opened = self.subject.open_in(AnyDirectory::new(directory), None);
                 opened.map_err(|shown| wrong(self.said().past.clone().check(&shown)))
             });
         match opened {

@@ -12,10 +12,10 @@ pub mod prove;
 pub mod space;
 pub(crate) mod stale;
 pub mod tally;
+pub mod things;
 pub(crate) mod threads;
 pub mod variant;
 pub mod walk;
 pub mod way;
 
-/// The directory of every subject here.
-pub const PATH: &str = "/log";
+pub use inkstone_subject::PATH;

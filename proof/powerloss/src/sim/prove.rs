@@ -2,11 +2,13 @@
 //!
 //! *Owns*: that loop. *May not touch*: where states come from, what is right.
 
-use inkstone_io::AnyDirectory;
+use std::sync::Arc;
 
-use super::PATH;
+use inkstone_io::AnyDirectory;
+use inkstone_sim::SimDisk;
+
 use super::walk::{State, Walk};
-use inkstone_subject::{Broken, End, Past as _, SOLE, ShownBy, Subject, When};
+use inkstone_subject::{Broken, Directories, End, Past as _, SOLE, ShownBy, Subject, When};
 
 /// Proves that what a subject promised holds in every state. `see` looks at each that was opened.
 ///
@@ -33,6 +35,12 @@ pub fn prove<S: Subject>(
     Ok(())
 }
 
+/// The directories of a disk.
+pub(super) fn directories(disk: &SimDisk) -> Directories {
+    let disk = disk.clone();
+    Arc::new(move |path| AnyDirectory::new(disk.directory(path)))
+}
+
 /// Opens one state, and uses it once more.
 fn open<S: Subject>(
     state: &State<S>,
@@ -40,7 +48,7 @@ fn open<S: Subject>(
 ) -> Result<(), Broken> {
     let State { disk, subject, .. } = state;
     let mut past = S::Past::clone(&state.past);
-    let live = match subject.open(AnyDirectory::new(disk.directory(PATH)), Some(&past)) {
+    let live = match subject.open(&directories(disk), Some(&past)) {
         Ok(live) => live,
         Err(shown) => return past.check(&shown),
     };

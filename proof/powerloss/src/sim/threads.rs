@@ -67,7 +67,7 @@ pub(crate) fn run(seed: u64, variant: &Variant, way: Way) -> Result<Walk<LogSubj
     let mut threaded = variant.log.clone();
     threaded.options = threaded.options.own_thread(true);
     let mut past = Past::new(Callers::Many);
-    let log = match threaded.open(AnyDirectory::new(disk.directory(PATH)), None) {
+    let log = match threaded.open_in(AnyDirectory::new(disk.directory(PATH)), None) {
         Ok(log) => log,
         Err(shown) => {
             return past.check(&shown).and(Err(Broken::new("opens", shown.brief())));

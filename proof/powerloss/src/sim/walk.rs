@@ -14,14 +14,14 @@ use inkstone_sim::{
     AfterEffect, Effect, Fault, FaultRates, OperationKind, PowerCut, SimDisk, errno,
 };
 
-use super::PATH;
 use super::mortal::{Mortal, NEVER};
+use super::prove::directories;
 use super::space::{Pick, Space};
 use super::tally::Tally;
 use super::way::{AGAIN, Cuts, Effort, Way, Wrong};
 use inkstone_subject::{
-    Broken, CallOf, End, Lie, Outcome, Past as _, SOLE, Shown as _, Step, Subject, Told as _,
-    ToldBy, When,
+    Broken, CallOf, Directories, End, Lie, Outcome, Past as _, SOLE, Shown as _, Step, Subject,
+    Told as _, ToldBy, When,
 };
 
 /// How often something that a fault may hit is tried.
@@ -203,12 +203,14 @@ impl<S: Subject> Walk<S> {
         }
     }
 
-    fn directory(&self) -> AnyDirectory {
-        let directory = self.disk.directory(PATH);
-        if self.way.wrong == Wrong::Kills {
-            return AnyDirectory::new(directory.hooked(Arc::new(Mortal::new(&self.calls))));
+    /// The directories of the disk, as a process sees them that may be killed.
+    fn directories(&self) -> Directories {
+        let disk = self.disk.clone();
+        if self.way.wrong != Wrong::Kills {
+            return directories(&disk);
         }
-        AnyDirectory::new(directory)
+        let mortal = Arc::new(Mortal::new(&self.calls));
+        Arc::new(move |path| AnyDirectory::new(disk.directory(path).hooked(Arc::clone(&mortal))))
     }
 
     /// The power may go now.
@@ -256,7 +258,7 @@ impl<S: Subject> Walk<S> {
                 self.disk.change_options(|options| options.rates = FaultRates::default());
             }
             let before = self.faults();
-            let opened = self.subject.open(self.directory(), Some(&self.past));
+            let opened = self.subject.open(&self.directories(), Some(&self.past));
             self.confess();
             match opened {
                 Ok(live) => {

@@ -50,6 +50,7 @@ fn caught<M: Display + Copy>(
 #[test]
 fn of_streams() {
     use StreamsMistake as M;
+    let usual = |class, seed| streams(class, Habit::Usual, seed);
     for (mistake, class, from) in [
         (M::SourceRemovedEarly, Class::Cut, 0),
         (M::DirectoryLeavesOut, Class::Cut, 0),
@@ -62,7 +63,7 @@ fn of_streams() {
         (M::FrontBehindOpening, Class::Fails, 8),
         (M::CutNotMarked, Class::Cut, 0),
     ] {
-        caught(mistake, set_of_streams, (class, from), "streams.md", streams);
+        caught(mistake, set_of_streams, (class, from), "streams.md", usual);
     }
 }
 

@@ -24,7 +24,7 @@ use self::past::{Callers, Past};
 use self::record::Record;
 use self::words::{Answer, By, Call, Ends, How, Shown, Told};
 use crate::mistake::{Mistake, build_in};
-use crate::{Broken, End, Subject, When};
+use crate::{Broken, Directories, End, PATH, Subject, When};
 
 /// The options of an opening, from a seed.
 pub type Redraw = Arc<dyn Fn(u64) -> Options + Send + Sync>;
@@ -129,6 +129,18 @@ impl LogSubject {
     pub fn new(options: Options, mistake: Option<Mistake>) -> Self {
         Self { options, mistake, expects: false, redraw: None }
     }
+
+    /// Opens what is in one directory.
+    ///
+    /// # Errors
+    /// What the refusal shows.
+    pub fn open_in(&self, directory: AnyDirectory, known: Option<&Past>) -> Result<Log, Shown> {
+        let mut options = build_in(self.options.clone(), self.mistake);
+        if let Some(past) = known.filter(|_| self.expects) {
+            options = options.expect_durable(Lsn::new(past.certain()));
+        }
+        Log::open_in(directory, options).map_err(|error| Shown::refused(&error))
+    }
 }
 
 impl Subject for LogSubject {
@@ -148,12 +160,8 @@ impl Subject for LogSubject {
         (end == End::Close).then_some(Call::Close)
     }
 
-    fn open(&self, directory: AnyDirectory, known: Option<&Past>) -> Result<Log, Shown> {
-        let mut options = build_in(self.options.clone(), self.mistake);
-        if let Some(past) = known.filter(|_| self.expects) {
-            options = options.expect_durable(Lsn::new(past.certain()));
-        }
-        Log::open_in(directory, options).map_err(|error| Shown::refused(&error))
+    fn open(&self, directories: &Directories, known: Option<&Past>) -> Result<Log, Shown> {
+        self.open_in(directories(PATH), known)
     }
 
     fn apply(&self, log: &Log, call: &Call) -> Told {
@@ -243,7 +251,7 @@ pub fn open_and_check(
     past: &mut Past,
 ) -> Result<Log, Broken> {
     use super::Past as _;
-    let log = match subject.open(directory, None) {
+    let log = match subject.open_in(directory, None) {
         Ok(log) => log,
         Err(shown) => {
             past.check(&shown)?;

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 
-use inkstone_io::AnyDirectory;
 use inkstone_raft::StreamsOptions;
 use inkstone_raft::{
     Batch, EntryId, Error, Groups, Leader, NewEntry, Options, RaftLog, Result, Vote,
@@ -19,7 +18,7 @@ use self::model::{Model, Op as RaftOp};
 use crate::states::past::Past;
 use crate::states::words::{Answer, Calls, Flaw, Shown, Told};
 use crate::states::{Callback, Called, Op, Thing as _};
-use crate::{End, Subject, When};
+use crate::{Directories, End, PATH, Subject, When};
 
 /// What all of them hold.
 pub type Models = Vec<Model>;
@@ -360,9 +359,10 @@ impl Subject for RaftSubject {
 
     fn open(
         &self,
-        directory: AnyDirectory,
+        directories: &Directories,
         _: Option<&Past<Models>>,
     ) -> std::result::Result<Rafts, Shown<Models>> {
+        let directory = directories(PATH);
         let log = self.log.clone();
         let opened = match self.groups {
             None => {

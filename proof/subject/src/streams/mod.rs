@@ -21,7 +21,7 @@ use self::model::{Model, Step, Stream, batch};
 use crate::states::past::Past;
 use crate::states::words::{Answer, Calls, Flaw, Shown, Told};
 use crate::states::{Callback, Called, Op};
-use crate::{End, Subject, When};
+use crate::{Directories, End, PATH, Subject, When};
 
 #[derive(Debug, Clone)]
 pub enum Call {
@@ -289,9 +289,10 @@ impl Subject for StreamsSubject {
 
     fn open(
         &self,
-        directory: AnyDirectory,
+        directories: &Directories,
         _: Option<&Past<Model>>,
     ) -> std::result::Result<Open, Shown<Model>> {
+        let directory = directories(PATH);
         let opened = Streams::open_in(directory.clone(), self.options.clone());
         let streams = opened.map_err(|error| {
             let words = error.to_string();
