@@ -346,6 +346,12 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Ends as a killed process would: nothing is written, the lock is released.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.shared.log.end_as_killed();
+    }
+
     /// What has no room gives back rows of which the tree says that it has them; true if that may
     /// have made room. While memtables are on their way to the tree this waits. False if the tree
     /// has all that it is going to get by itself.

@@ -97,9 +97,8 @@ async fn a_log_stays_below_its_bound_whatever_is_put() {
         ("padded", 4 * MIB, 5, 15_000),
         ("slow", 4 * MIB, 30_000, 12 * MIB),
     ] {
-        let (directory, disk) =
-            (tempfile::tempdir().unwrap(), SimDisk::new(7, DiskOptions::default()));
-        let objects = Objects::beside(&disk, InMemory::new());
+        let directory = tempfile::tempdir().unwrap();
+        let objects = Objects::of(InMemory::new());
         let store: Arc<dyn ObjectStore> = objects.clone();
         let wals = wals(directory.path(), &store, bound, name == "padded");
         let watched = Watched::begin(directory.path().join("db"));
@@ -285,8 +284,8 @@ async fn a_full_disk_loses_nothing_and_collection_makes_room() {
 /// SlateDB ends its flusher at an error that it does not try again, and does not tell a WAL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_that_waits_for_a_flusher_that_has_ended_is_an_error() {
-    let (directory, disk) = (tempfile::tempdir().unwrap(), SimDisk::new(7, DiskOptions::default()));
-    let objects = Objects::beside(&disk, InMemory::new());
+    let directory = tempfile::tempdir().unwrap();
+    let objects = Objects::of(InMemory::new());
     let store: Arc<dyn ObjectStore> = objects.clone();
     let log = Options::new().record_bytes_max(256 << 10);
     let flush_within = Duration::from_secs(5);

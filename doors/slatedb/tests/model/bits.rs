@@ -20,7 +20,7 @@ const SEEN: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
 type Rows = Vec<Vec<RowEntry>>;
 
 fn wal_on(disk: &SimDisk, objects: &InMemory) -> DatabaseWal {
-    process(disk, &Objects::beside(disk, objects.fork())).of("main")
+    process(disk, &Objects::of(objects.fork())).of("main")
 }
 
 /// What a next writer and what a reader finds.
@@ -37,7 +37,7 @@ fn found(disk: &SimDisk, objects: &InMemory) -> [Result<Rows, WalError>; 2] {
 fn a_flipped_bit_costs_one_batch_and_is_a_data_error() {
     let step = std::env::var("INKSTONE_BIT_STEP").map_or(20_011, |step| step.parse().unwrap());
     let disk = SimDisk::new(1, DiskOptions::default());
-    let objects = Objects::beside(&disk, InMemory::new());
+    let objects = Objects::of(InMemory::new());
     let wal = process(&disk, &objects).of("main");
     let (mut writer, _) = now(wal.begin(&mut Manifest(SEEN))).unwrap();
     let append = |seq: u64| {

@@ -47,7 +47,7 @@ fn fork(disk: &SimDisk) -> SimDisk {
 impl Moment {
     fn begin(origin: Origin, seed: u64) -> (Self, Writer, DatabaseWal) {
         let disk = SimDisk::new(seed, DiskOptions::default());
-        let objects = Objects::beside(&disk, InMemory::new());
+        let objects = Objects::of(InMemory::new());
         let wals = process(&disk, &objects);
         let (mut wal, mut rows) = (wals.of("main"), Vec::new());
         let mut seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
@@ -73,7 +73,7 @@ impl Moment {
 
     fn at(&self) -> Self {
         let disk = fork(&self.disk);
-        let objects = Objects::beside(&disk, self.objects.stored.fork());
+        let objects = Objects::of(self.objects.stored.fork());
         Self { disk, objects, ..self.clone() }
     }
 
@@ -124,7 +124,7 @@ fn live(origin: Origin, seed: u64) -> Life {
 }
 
 fn wal_of(disk: &SimDisk, objects: &InMemory) -> DatabaseWal {
-    process(disk, &Objects::beside(disk, objects.fork())).of("main")
+    process(disk, &Objects::of(objects.fork())).of("main")
 }
 
 /// Opens a database with these objects on this disk, and goes on; the rows that it had.
@@ -234,7 +234,7 @@ fn a_lost_log_is_begun_anew_once_and_what_was_given_up_stays_away() {
     let error = now(copy.begin(&mut Manifest(late.seen))).map(drop).unwrap_err();
     assert!(error.to_string().contains("older copy"), "{error}");
     let lost = none();
-    let objects = Objects::beside(&lost, late.objects.stored.fork());
+    let objects = Objects::of(late.objects.stored.fork());
     let wal = process(&lost, &objects).of("main").begin_anew();
     // A try that fails does not use the call up.
     assert!(matches!(now(wal.begin(&mut Fenced(late.seen))), Err(WalError::Fenced)));
@@ -265,7 +265,7 @@ fn a_store_that_refuses_or_loses_its_answer_leaves_a_database_that_opens() {
         [(Fault::NotSupported, "only if it is absent"), (Fault::LosesAnswer, "main/inkstone.owner")]
     {
         let disk = none();
-        let objects = Objects::beside(&disk, InMemory::new());
+        let objects = Objects::of(InMemory::new());
         *objects.fault.lock().unwrap() = Some(fault);
         let wal = process(&disk, &objects).of("main");
         let seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };

@@ -7,32 +7,46 @@ use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use inkstone::{AnyDirectory, IoError};
-use inkstone_sim::{PowerCut, SimDisk};
+use inkstone_io::{OpenFile, SyncKind};
+use inkstone_sim::SimDisk;
 use inkstone_slatedb::{DatabaseWal, Living, ManifestView, Place, Seen, Tuning, Wals};
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::{
     self, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, path,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    path,
 };
 use slatedb::wal::{FlushResultFuture, WalError, WalFileRange, WalIterator, WalReader};
 use slatedb::{RowEntry, ValueDeletable};
 
+/// The directories of a disk, by path.
+pub(crate) type Directories = Arc<dyn Fn(&str) -> AnyDirectory + Send + Sync>;
+
+pub(crate) type Batch = Vec<RowEntry>;
+
 /// Directories of a simulated disk, as one process sees them.
 pub(crate) struct SimPlace {
-    disk: SimDisk,
+    directories: Directories,
     living: Living,
 }
 
 impl SimPlace {
     pub(crate) fn new(disk: &SimDisk) -> Arc<Self> {
-        Arc::new(Self { disk: disk.clone(), living: Living::default() })
+        let disk = disk.clone();
+        Self::of(Arc::new(move |path| AnyDirectory::new(disk.directory(path))))
+    }
+
+    pub(crate) fn of(directories: Directories) -> Arc<Self> {
+        Arc::new(Self { directories, living: Living::default() })
     }
 }
 
@@ -43,7 +57,7 @@ impl Place for SimPlace {
     }
 
     fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
-        Ok(AnyDirectory::new(self.disk.directory(self.path(name))))
+        Ok((self.directories)(&format!("/wal/{name}")))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -55,14 +69,12 @@ impl Place for SimPlace {
     }
 }
 
-/// Objects beside a simulated disk. What a store has said that it has is there after a crash.
+/// Objects. Those of [`Objects::kept_in`] are in files of a simulated disk, too: what a store has
+/// said that it has is there after a crash.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) stored: InMemory,
-    pub(crate) disk: SimDisk,
-    /// The disk before and after each change of an object, and before each sync, each with the
-    /// objects of that moment.
-    cuts: Mutex<Vec<(PowerCut, InMemory)>>,
+    kept: Option<Kept>,
     pub(crate) fault: Mutex<Option<Fault>>,
 }
 
@@ -79,25 +91,116 @@ pub(crate) enum Fault {
     AllLate,
 }
 
-impl Objects {
-    pub(crate) fn beside(disk: &SimDisk, stored: InMemory) -> Arc<Self> {
-        let (disk, cuts, fault) = (disk.clone(), Mutex::default(), Mutex::default());
-        Arc::new(Self { stored, disk, cuts, fault })
+/// The files of objects, in a directory.
+#[derive(Debug, Clone)]
+struct Kept {
+    directory: AnyDirectory,
+    /// A change has failed in the middle, so that nobody knows what there is: nothing is answered
+    /// any more.
+    is_away: Arc<AtomicBool>,
+}
+
+/// A file that has no object's name yet.
+const UNNAMED: &str = "unnamed";
+
+/// The name of an object's file.
+fn file_of(object: &path::Path) -> String {
+    object.as_ref().replace('/', "+")
+}
+
+fn of_store(error: IoError) -> Error {
+    Error::Generic { store: "on a simulated disk", source: Box::new(error) }
+}
+
+impl Kept {
+    /// After a change of names: what fails leaves the old object or the new one.
+    fn sync(&self, changed: Result<(), IoError>) -> object_store::Result<()> {
+        changed.and_then(|()| self.directory.sync()).map_err(|error| {
+            self.is_away.store(true, Ordering::Relaxed);
+            of_store(error)
+        })
     }
 
-    /// The cuts since the last call.
-    pub(crate) fn take_cuts(&self) -> Vec<(PowerCut, InMemory)> {
-        let mut cuts = self.cuts.lock().unwrap();
-        cuts.extend(self.disk.take_epochs().into_iter().map(|cut| (cut, self.stored.fork())));
-        std::mem::take(&mut cuts)
+    /// Puts an object into its file, whole, and durable on return.
+    fn put(&self, object: &path::Path, bytes: &[u8]) -> object_store::Result<()> {
+        let write = || {
+            let _ = self.directory.remove(UNNAMED);
+            let file = self.directory.open(UNNAMED, &OpenFile::new_file())?;
+            file.write_at(bytes, 0)?;
+            file.sync(SyncKind::All)
+        };
+        write().map_err(of_store)?;
+        self.sync(self.directory.rename(UNNAMED, &file_of(object)))
     }
 
-    fn note_cut(&self) {
-        let cuts = self.take_cuts();
-        let now = (self.disk.power_cut(), self.stored.fork());
-        self.cuts.lock().unwrap().extend(cuts.into_iter().chain([now]));
+    fn remove(&self, object: &path::Path) -> object_store::Result<()> {
+        self.sync(self.directory.remove(&file_of(object)))
     }
 }
+
+impl Objects {
+    pub(crate) fn of(stored: InMemory) -> Arc<Self> {
+        Arc::new(Self { stored, kept: None, fault: Mutex::default() })
+    }
+
+    /// With those that are in this directory.
+    pub(crate) fn kept_in(directory: AnyDirectory) -> Result<Arc<Self>, IoError> {
+        let stored = InMemory::new();
+        for name in directory.list()?.into_iter().filter(|name| name != UNNAMED) {
+            let file = directory.open(&name, &OpenFile::existing().read_only())?;
+            let mut bytes = vec![0; file.len_bytes()? as usize];
+            file.read_at(&mut bytes, 0)?;
+            let object = path::Path::from(name.replace('+', "/"));
+            now(stored.put(&object, bytes.into())).expect("memory takes it");
+        }
+        let kept = Some(Kept { directory, is_away: Arc::default() });
+        Ok(Arc::new(Self { stored, kept, fault: Mutex::default() }))
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        now(self.stored.list(None).next()).is_none()
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.is_away.load(Ordering::Relaxed))
+    }
+
+    fn check_there(&self) -> object_store::Result<()> {
+        match self.is_away() {
+            true => Err(Error::Generic { store: "in this test", source: "it is away".into() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Up to which id the tree has the rows, and the last id that is known to be durable.
+    pub(crate) fn manifest(&self) -> Result<(u64, u64), WalError> {
+        let unavailable = |error| WalError::Unavailable(Arc::new(error));
+        let bytes = match now(self.get(&path::Path::from(MANIFEST))) {
+            Err(Error::NotFound { .. }) => return Ok((0, 0)),
+            got => now(got.map_err(unavailable)?.bytes()).map_err(unavailable)?,
+        };
+        // Twice, so that it can be seen when a bit has rotted.
+        let words: Vec<_> = bytes.split(|byte| *byte == b' ').collect();
+        let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+        match words[..] {
+            [tree_has, known, ..] if words[..2] == words[2..] => {
+                number(tree_has).zip(number(known))
+            }
+            _ => None,
+        }
+        .ok_or_else(|| WalError::DataError(Arc::new(std::io::Error::other("a rotten manifest"))))
+    }
+
+    pub(crate) fn set_manifest(&self, tree_has: u64, known: u64) -> Result<(), WalError> {
+        let words = format!("{tree_has} {known} {tree_has} {known}");
+        let put = now(self.put(&path::Path::from(MANIFEST), words.into()));
+        put.map(drop).map_err(|error| WalError::Unavailable(Arc::new(error)))
+    }
+}
+
+/// The object of [`Objects::manifest`].
+const MANIFEST: &str = "main/manifest-of-the-test";
 
 impl fmt::Display for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,9 +226,13 @@ impl ObjectStore for Objects {
         if let Some(Fault::NotSupported | Fault::RefusesAllLate) = fault {
             return Err(Error::NotSupported { source: "in this test".into() });
         }
-        self.note_cut();
+        self.check_there()?;
+        let is_there = self.stored.head(at).await.is_ok();
+        if options.mode != PutMode::Create || !is_there {
+            let parts: Vec<u8> = payload.iter().flatten().copied().collect();
+            self.kept.as_ref().map_or(Ok(()), |kept| kept.put(at, &parts))?;
+        }
         let put = self.stored.put_opts(at, payload, options).await;
-        self.note_cut();
         match fault {
             Some(Fault::LosesAnswer) => {
                 Err(Error::Generic { store: "test", source: "the answer is lost".into() })
@@ -147,6 +254,7 @@ impl ObjectStore for Objects {
         at: &path::Path,
         options: GetOptions,
     ) -> object_store::Result<GetResult> {
+        self.check_there()?;
         self.stored.get_opts(at, options).await
     }
 
@@ -154,8 +262,13 @@ impl ObjectStore for Objects {
         &self,
         places: BoxStream<'static, object_store::Result<path::Path>>,
     ) -> BoxStream<'static, object_store::Result<path::Path>> {
-        self.note_cut();
-        self.stored.delete_stream(places)
+        let Some(kept) = self.kept.clone() else { return self.stored.delete_stream(places) };
+        let remove = move |place: object_store::Result<path::Path>| {
+            let place = place?;
+            kept.remove(&place)?;
+            Ok(place)
+        };
+        self.stored.delete_stream(places.map(remove).boxed())
     }
 
     fn list(
