@@ -5,7 +5,9 @@
 //! touch*: when one is written, and what a reader without one does.
 //!
 //! A record gets an entry if it begins [`INDEX_STEP_BYTES`] or more behind the last record that has
-//! one. So every record without an entry begins less than that behind the entry before it.
+//! one. So every record without an entry begins less than that behind the entry before it. An entry
+//! also says where its record ends: the next one begins there, and a small record between large ones
+//! is read alone.
 //!
 //! An index is a hint: whoever begins to read at an entry checks the frame's sum, which covers log,
 //! segment, byte, epoch and LSN. It may be missing, torn, or left from an earlier use of the file.
@@ -16,6 +18,7 @@ use alloc::vec::Vec;
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::{append, crc32c};
+use crate::frame::frame_bytes;
 use crate::header::SegmentHeader;
 use crate::limits::{
     ALIGN, HEADER_BYTES, INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_MARKER, INDEX_STEP_BYTES,
@@ -28,7 +31,10 @@ const CRC_AT: usize = 4;
 const COUNT_AT: usize = 8;
 const LSN_AT: usize = 0;
 const BYTE_AT: usize = 8;
-const EPOCH_AT: usize = 12;
+const MORE_AT: usize = 12;
+/// The low bits of the last number of an entry have the epoch, the others the length.
+const EPOCH_BITS: u32 = 20;
+const LENGTH_MAX: u64 = (u32::MAX >> EPOCH_BITS) as u64;
 
 /// Where some records of a segment lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,14 +49,34 @@ pub struct SegmentIndex {
 struct Entry {
     lsn: Lsn,
     at: u32,
-    /// How far the epoch of the frame's group is above that of the segment.
-    epoch_above: u32,
+    /// How far the epoch of the frame's group is above that of the segment, and the length of the
+    /// frame in units of [`ALIGN`]: 0 if that is more than fits here.
+    more: u32,
+}
+
+impl Entry {
+    fn epoch_above(&self) -> u64 {
+        u64::from(self.more & ((1 << EPOCH_BITS) - 1))
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::from(self.more >> EPOCH_BITS) * ALIGN as u64
+    }
+}
+
+/// Where the frame of a record begins, and where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FramePlace {
+    /// Where it begins.
+    pub mark: Mark,
+    /// The byte of the segment behind it.
+    pub end: u64,
 }
 
 /// Places of records that get an entry once they are durable, in the order of the log.
 #[derive(Debug, Default)]
 pub struct NewPlaces {
-    places: VecDeque<Mark>,
+    places: VecDeque<FramePlace>,
     next_at: u64,
 }
 
@@ -60,12 +86,13 @@ impl NewPlaces {
         Self { places: VecDeque::new(), next_at }
     }
 
-    /// Notes a record whose frame begins at byte `at`, in a group of this epoch, if it gets an
-    /// entry.
+    /// Notes a record of so many bytes, whose frame begins at byte `at`, in a group of this epoch,
+    /// if it gets an entry.
     #[inline]
-    pub fn note(&mut self, at: u64, lsn: Lsn, epoch: Epoch) {
+    pub fn note(&mut self, at: u64, lsn: Lsn, epoch: Epoch, payload_bytes: usize) {
         if at >= self.next_at {
-            self.places.push_back(Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END });
+            let mark = Mark { at, lsn, epoch, group_end: Mark::UNKNOWN_END };
+            self.places.push_back(FramePlace { mark, end: at + frame_bytes(payload_bytes) as u64 });
             self.next_at = at + INDEX_STEP_BYTES;
         }
     }
@@ -73,9 +100,9 @@ impl NewPlaces {
     /// Takes out the first ones, of which this is so.
     pub fn take(
         &mut self,
-        are_durable: impl FnMut(&Mark) -> bool,
-    ) -> impl Iterator<Item = Mark> + '_ {
-        let count = self.places.partition_point(are_durable);
+        mut are_durable: impl FnMut(&Mark) -> bool,
+    ) -> impl Iterator<Item = FramePlace> + '_ {
+        let count = self.places.partition_point(|place| are_durable(&place.mark));
         self.places.drain(..count)
     }
 }
@@ -91,14 +118,18 @@ impl SegmentIndex {
         self.entries.last().map_or(0, |last| u64::from(last.at) + INDEX_STEP_BYTES)
     }
 
-    /// Notes a record whose frame begins at this mark, if it gets an entry.
-    pub fn note(&mut self, mark: &Mark) {
-        let epoch_above = mark.epoch.get().checked_sub(self.epoch.get()).map(u32::try_from);
+    /// Notes a record, if it gets an entry.
+    pub fn note(&mut self, FramePlace { mark, end }: &FramePlace) {
+        let epoch_above = mark.epoch.get().checked_sub(self.epoch.get());
+        let epoch_above = epoch_above.filter(|above| *above < 1 << EPOCH_BITS);
         let is_behind = self.entries.last().is_none_or(|last| last.lsn < mark.lsn);
-        if let (true, Ok(at), Some(Ok(epoch_above))) =
+        if let (true, Ok(at), Some(epoch_above)) =
             (is_behind && mark.at >= self.next_at(), u32::try_from(mark.at), epoch_above)
         {
-            self.entries.push(Entry { lsn: mark.lsn, at, epoch_above });
+            let length = end.saturating_sub(mark.at) / ALIGN as u64;
+            let length = if length > LENGTH_MAX { 0 } else { length as u32 };
+            let more = length << EPOCH_BITS | epoch_above as u32;
+            self.entries.push(Entry { lsn: mark.lsn, at, more });
         }
     }
 
@@ -118,17 +149,27 @@ impl SegmentIndex {
         self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// The last entry at or before the record, and the first one behind it.
+    /// The last known place at or before the record, and the first one behind it.
     pub fn around(&self, lsn: Lsn) -> (Option<Mark>, Option<Mark>) {
         let after = self.entries.partition_point(|entry| entry.lsn <= lsn);
-        let mark = |place: usize| self.entries.get(place).and_then(|entry| self.mark(entry));
-        (after.checked_sub(1).and_then(mark), mark(after))
+        let next = self.entries.get(after).and_then(|entry| self.mark(entry));
+        let Some(entry) = after.checked_sub(1).and_then(|place| self.entries.get(place)) else {
+            return (None, next);
+        };
+        let (mark, behind) = (self.mark(entry), self.mark_behind(entry));
+        if entry.lsn == lsn { (mark, behind.or(next)) } else { (behind.or(mark), next) }
     }
 
     fn mark(&self, entry: &Entry) -> Option<Mark> {
-        let epoch = Epoch::new(self.epoch.get().checked_add(u64::from(entry.epoch_above))?)?;
+        let epoch = Epoch::new(self.epoch.get().checked_add(entry.epoch_above())?)?;
         let group_end = Mark::UNKNOWN_END;
         Some(Mark { at: u64::from(entry.at), lsn: entry.lsn, epoch, group_end })
+    }
+
+    /// Where the record of an entry ends, if that is known.
+    fn mark_behind(&self, entry: &Entry) -> Option<Mark> {
+        let mark = self.mark(entry).filter(|_| entry.bytes() > 0)?;
+        Some(Mark { at: mark.at + entry.bytes(), lsn: mark.lsn.next()?, ..mark })
     }
 
     /// Bytes of the room for the index of a segment, which begins where its groups end at the
@@ -146,7 +187,7 @@ impl SegmentIndex {
             let mut stored = [0; INDEX_ENTRY_BYTES];
             put_u64(&mut stored, LSN_AT, entry.lsn.get());
             put_u32(&mut stored, BYTE_AT, entry.at);
-            put_u32(&mut stored, EPOCH_AT, entry.epoch_above);
+            put_u32(&mut stored, MORE_AT, entry.more);
             bytes.extend_from_slice(&stored);
         }
         let crc = crc(segment, &bytes);
@@ -169,7 +210,7 @@ impl SegmentIndex {
         let entry = |stored: &[u8]| Entry {
             lsn: Lsn::new(u64_at(stored, LSN_AT)),
             at: u32_at(stored, BYTE_AT),
-            epoch_above: u32_at(stored, EPOCH_AT),
+            more: u32_at(stored, MORE_AT),
         };
         let index = Self { epoch: segment.epoch, entries: stored.map(entry).collect() };
         index.is_sound(segment).then_some(index)
@@ -185,8 +226,8 @@ impl SegmentIndex {
         };
         let ascends = |(one, next): (&Entry, &Entry)| {
             one.lsn < next.lsn
-                && u64::from(next.at) >= u64::from(one.at) + INDEX_STEP_BYTES
-                && one.epoch_above <= next.epoch_above
+                && u64::from(next.at) >= u64::from(one.at) + INDEX_STEP_BYTES.max(one.bytes())
+                && one.epoch_above() <= next.epoch_above()
         };
         self.entries.iter().all(may_be)
             && self.entries.iter().zip(self.entries.iter().skip(1)).all(ascends)
@@ -229,7 +270,8 @@ mod tests {
     fn filled(segment: &SegmentHeader, frame_bytes: u64) -> SegmentIndex {
         let mut index = SegmentIndex::new(segment);
         for count in 0..(segment.groups_end() - HEADER_BYTES as u64) / frame_bytes {
-            index.note(&frame(segment, frame_bytes, count));
+            let mark = frame(segment, frame_bytes, count);
+            index.note(&FramePlace { mark, end: mark.at + frame_bytes });
         }
         index
     }
@@ -254,8 +296,15 @@ mod tests {
                 let (before, after) = index.around(wanted.lsn);
                 let before = before.unwrap();
                 assert!(before.at <= wanted.at && wanted.at < before.at + INDEX_STEP_BYTES);
-                assert_eq!(before, frame(&segment, frame_bytes, before.lsn.get() - 100));
+                // The epoch is that of the entry.
+                let is = frame(&segment, frame_bytes, before.lsn.get() - 100);
+                assert_eq!((before.at, before.lsn), (is.at, is.lsn));
+                assert!(before.epoch <= is.epoch);
                 assert!(after.is_none_or(|after| after.at > wanted.at));
+                let is_known = index.entries.iter().any(|entry| entry.lsn == wanted.lsn);
+                if is_known && frame_bytes <= LENGTH_MAX * ALIGN as u64 {
+                    assert_eq!(after.unwrap().at, wanted.at + frame_bytes);
+                }
             }
             assert_eq!(index.around(Lsn::new(99)).0, None);
         }
@@ -311,7 +360,8 @@ mod tests {
             Entry { at: 0, ..entry },
             Entry { at: entry.at + 4, ..entry },
             Entry { at: own.groups_end() as u32, ..entry },
-            Entry { epoch_above: 9, ..entry },
+            Entry { more: entry.more + 9, ..entry },
+            Entry { more: u32::MAX << EPOCH_BITS, ..entry },
         ];
         for wrong in wrong {
             let mut index = index.clone();

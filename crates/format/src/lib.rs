@@ -48,7 +48,7 @@ pub use explain::{BitFlip, Explanation, explain};
 pub use frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
 pub use group::{GroupHeader, Identity, Promise};
 pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHeader};
-pub use index::{NewPlaces, SegmentIndex};
+pub use index::{FramePlace, NewPlaces, SegmentIndex};
 pub use prove::{Proof, Prover};
 pub use scan::{Evidence, ScanAhead};
 pub use seek::{Mark, Skim, Skimmed};

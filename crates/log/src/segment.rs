@@ -19,8 +19,8 @@ use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Cuts, Decoder, Epoch, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex, SegmentNumber,
-    Tail,
+    Cuts, Decoder, Epoch, FramePlace, Lsn, Mark, NewPlaces, Prover, SegmentHeader, SegmentIndex,
+    SegmentNumber, Tail,
 };
 use inkstone_io::{AlignedBuf, AnyDirectory, File, OpenFile};
 
@@ -139,7 +139,7 @@ impl Segment {
     }
 
     /// Notes places of durable records, in the order of the log.
-    pub(crate) fn note_places(&self, places: impl IntoIterator<Item = Mark>) {
+    pub(crate) fn note_places(&self, places: impl IntoIterator<Item = FramePlace>) {
         let mut places = places.into_iter().peekable();
         if places.peek().is_some() {
             let mut known = lock(&self.places);

@@ -5,8 +5,8 @@
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, Mark, NewPlaces, PayloadSum,
-    Promise, SegmentHeader, frame_bytes,
+    Batch, Control, EncodeError, Epoch, FramePlace, GroupEncoder, Identity, Lsn, NewPlaces,
+    PayloadSum, Promise, SegmentHeader, frame_bytes,
 };
 use inkstone_io::AlignedBuf;
 
@@ -300,7 +300,7 @@ impl OpenGroup {
                 _ => Batch::Middle,
             };
             let at = self.encoder.at() + self.encoder.used() as u64;
-            self.places.note(at, self.encoder.next_lsn(), self.epoch);
+            self.places.note(at, self.encoder.next_lsn(), self.epoch, sum.len());
             let group = &mut self.memory[self.prefix..];
             let encoded = self.encoder.record_of_parts(group, payload.parts(), *sum, place);
             lsn = encoded.map_err(|error| Refused::Ended(Error::Invalid(error.to_string())))?;
@@ -313,7 +313,7 @@ impl OpenGroup {
     }
 
     /// Takes out the places of records up to `last`, which are durable.
-    pub(crate) fn take_places(&mut self, last: Lsn) -> impl Iterator<Item = Mark> + '_ {
+    pub(crate) fn take_places(&mut self, last: Lsn) -> impl Iterator<Item = FramePlace> + '_ {
         self.places.take(move |place| place.lsn <= last)
     }
 

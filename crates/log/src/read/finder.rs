@@ -9,9 +9,10 @@
 //! that it wants there. Of the segment in use, the process that writes it, or walks it, has the
 //! entries in memory (`segment.rs`).
 //!
-//! A record without an entry begins less than [`INDEX_STEP_BYTES`] behind the entry before it, and
-//! if it is not the last one before the next entry, it ends there as well. So the one read takes as
-//! many bytes, or all up to the next entry.
+//! An entry says where its record begins and ends. A record without an entry begins less than
+//! [`INDEX_STEP_BYTES`] behind the entry before it, and if it is not the last one before the next
+//! entry, it ends there as well. So the one read takes the record of an entry alone, else as many
+//! bytes, or all up to the next entry.
 //!
 //! An index is a hint, and is never needed. Where there is none (a crash came before it was
 //! written, no room for it, bits that changed), a search walks through the segment and makes one,
@@ -29,7 +30,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use inkstone_format::limits::INDEX_STEP_BYTES;
-use inkstone_format::{Identity, Lsn, Mark, SegmentHeader, SegmentIndex, Skim, Skimmed};
+use inkstone_format::{
+    FramePlace, Identity, Lsn, Mark, SegmentHeader, SegmentIndex, Skim, Skimmed,
+};
 use inkstone_io::File;
 
 use crate::error::Result;
@@ -146,7 +149,7 @@ fn walked_index(file: &dyn File, segment: &Segment, end: u64) -> Result<SegmentI
         && let Some(record) = steps.record()?
     {
         if steps.mark.at < end {
-            index.note(&steps.mark);
+            index.note(&FramePlace { mark: steps.mark, end: record.end() });
         }
         steps.mark = record.next;
     }

@@ -27,6 +27,7 @@ use inkstone_io::{File, SharedPageReader};
 use crate::commit::shared_page::Published;
 use crate::recovery::beside::Promised;
 use crate::segment::Segment;
+use crate::walk::window::FrameAt;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The most that is read at once, unless a group is larger.
@@ -118,8 +119,7 @@ impl Recent {
                 }
                 Step::GroupEnd(tail) => promised.end(tail),
                 Step::Frame(frame) => {
-                    let (kind, at, lsn) = (frame.kind, frame.at, frame.lsn);
-                    promised.frame(kind, at, lsn, decoder.mark().epoch);
+                    promised.frame(&FrameAt::of(&frame), decoder.mark().epoch);
                 }
                 Step::Stop(_) => break,
             }

@@ -44,7 +44,7 @@ use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
 use crate::sync::sleep;
-use crate::walk::window::{Item, Walk, Window};
+use crate::walk::window::{FrameAt, Item, Walk, Window};
 
 /// How often an observation beside a writer must fail before the failure is believed.
 pub(crate) const TRIES: usize = 6;
@@ -202,10 +202,10 @@ impl<'s> Promised<'s> {
         self.segment.note_places(self.places.take(|place| place.at < tail.end));
     }
 
-    /// A frame at byte `at`, in a group of this epoch.
-    pub(crate) fn frame(&mut self, kind: Kind, at: u64, lsn: Lsn, epoch: Epoch) {
-        if kind == Kind::Record {
-            self.places.note(at, lsn, epoch);
+    /// A frame in a group of this epoch.
+    pub(crate) fn frame(&mut self, frame: &FrameAt, epoch: Epoch) {
+        if frame.kind == Kind::Record {
+            self.places.note(frame.at, frame.lsn, epoch, frame.payload_bytes);
         }
     }
 
@@ -233,9 +233,7 @@ pub(crate) fn walk_head(
         match walk.step()? {
             Item::GroupStart(group) => promised.begin(&group),
             Item::GroupEnd => promised.end(*walk.decoder.tail()),
-            Item::Frame(frame) => {
-                promised.frame(frame.kind, frame.at, frame.lsn, walk.decoder.mark().epoch);
-            }
+            Item::Frame(frame) => promised.frame(&frame, walk.decoder.mark().epoch),
             Item::Stop(stop) => {
                 let settled = promised.settled;
                 return Ok(HeadWalk { tail: stop.tail, settled, stop, walk });

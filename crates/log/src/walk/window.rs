@@ -222,7 +222,7 @@ pub(crate) struct FrameAt {
 
 impl FrameAt {
     #[inline]
-    fn of(frame: &Frame<'_>) -> Self {
+    pub(crate) fn of(frame: &Frame<'_>) -> Self {
         Self {
             at: frame.at,
             lsn: frame.lsn,
@@ -291,8 +291,8 @@ impl Walk {
             match self.step()? {
                 Item::Stop(stop) => return Ok(stop),
                 Item::GroupEnd => group_ends(self.decoder.tail(), &mut places),
-                Item::Frame(FrameAt { kind: Kind::Record, at, lsn, .. }) => {
-                    places.note(at, lsn, self.decoder.mark().epoch);
+                Item::Frame(FrameAt { kind: Kind::Record, at, lsn, payload_bytes, .. }) => {
+                    places.note(at, lsn, self.decoder.mark().epoch, payload_bytes);
                 }
                 Item::GroupStart(_) | Item::Frame(_) => {}
             }
