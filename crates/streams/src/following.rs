@@ -58,7 +58,8 @@ impl Mark {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    fn note(&self, cut: Cut) {
+    /// Notes a cut, also one that was taken and could not be reported yet.
+    pub(crate) fn note(&self, cut: Cut) {
         let mut lowest = lock(&self.lowest);
         *lowest = Some(lowest.map_or(cut, |before| before.min(cut)));
         self.is_cut.store(true, Ordering::Release);
@@ -77,11 +78,6 @@ impl Mark {
     /// Replaces the waker, and returns the one before.
     pub(crate) fn replace_waker(&self, waker: Option<Waker>) -> Option<Waker> {
         std::mem::replace(&mut *lock(&self.waker), waker)
-    }
-
-    /// Notes a cut again if it could not be reported yet.
-    pub(crate) fn give_back(&self, cut: Cut) {
-        self.note(cut);
     }
 }
 

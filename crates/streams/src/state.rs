@@ -193,7 +193,7 @@ impl State {
         before.is_some()
     }
 
-    /// Forgets a stream of a salvaged log.
+    /// Forgets a stream.
     pub(crate) fn forget(&mut self, id: u64) {
         self.ids.remove(&id);
         let before = self.streams.remove(&id);
@@ -416,11 +416,7 @@ impl State {
         }
         match after {
             Some(Bounds { first, next }) => (found.first, found.next) = (first, next),
-            None => {
-                self.note_bytes -= found.note().len() as u64;
-                self.ids.remove(&id);
-                self.streams.remove(&id);
-            }
+            None => self.forget(id),
         }
         Ok(())
     }

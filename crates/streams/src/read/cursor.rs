@@ -128,7 +128,7 @@ impl StreamCursor {
                 self.ahead.clear();
                 // Reported once the stream exists again. Until then each call returns `NoStream`.
                 let bounds = self.source.bounds(self.stream);
-                bounds.inspect_err(|_| self.mark.give_back(cut))?.first
+                bounds.inspect_err(|_| self.mark.note(cut))?.first
             }
         };
         let (stream, number) = (self.stream, self.next);

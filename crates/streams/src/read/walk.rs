@@ -23,11 +23,7 @@ pub(crate) fn read_page(
     (section, lsns): (u32, &Range<Lsn>),
     cut: impl Fn(u64) -> Result<Option<Lsn>>,
 ) -> Result<Page> {
-    let page = read_change(log, of, written.pages[at].lsn, |change| match change {
-        Change::Page { section: is, bytes } if is == section => Page::decode(bytes),
-        _ => None,
-    });
-    match page {
+    match read_kept_page(log, of, written.pages[at].lsn, section) {
         Err(error) if is_damaged(&error) => {}
         page => return page,
     }
@@ -119,16 +115,15 @@ impl Walk {
     }
 }
 
-/// Reads a record of a directory, and returns what `take` makes of its one change.
-fn read_change<T>(
-    log: &Reader,
-    of: Of<'_>,
-    lsn: Lsn,
-    take: impl Fn(Change<'_>) -> Option<T>,
-) -> Result<T> {
+/// The page as it was written, in the only change of its record.
+fn read_kept_page(log: &Reader, of: Of<'_>, lsn: Lsn, section: u32) -> Result<Page> {
     let bytes = log.get(lsn)?;
     let (_, mut changes) = decode(&bytes, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
-    let change = changes.next().transpose().map_err(|flaw| of.flaw(lsn, flaw))?;
-    let why = "it lacks the part of a directory that it should have";
-    change.and_then(take).ok_or_else(|| of.contradiction(lsn, why))
+    let page = match changes.next().transpose().map_err(|flaw| of.flaw(lsn, flaw))? {
+        Some(Change::Page { section: is, bytes }) if is == section => Page::decode(bytes),
+        _ => None,
+    };
+    page.ok_or_else(|| {
+        of.contradiction(lsn, "it lacks the part of a directory that it should have")
+    })
 }

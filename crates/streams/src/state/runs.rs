@@ -63,13 +63,6 @@ impl Runs {
         }
     }
 
-    /// Adds records from this number on, of which nobody knows the size.
-    pub(crate) fn add(&mut self, number: u64, section: u32) {
-        if self.0.last().is_none_or(|last| last.section != section) {
-            self.0.push(Run { first: number, section, bytes: 0 });
-        }
-    }
-
     /// Adds one record before all others, which begin at `first`. Those in between are lost, and so
     /// is the one if it is in no section.
     pub(crate) fn add_before(&mut self, number: u64, section: u32, first: u64) {
@@ -77,18 +70,6 @@ impl Runs {
             self.0.insert(0, Run { first: number + 1, section: LOST, bytes: 0 });
         }
         self.0.insert(0, Run { first: number, section, bytes: 0 });
-    }
-
-    /// Says that the record is in this section, wherever it was.
-    pub(crate) fn set(&mut self, number: u64, next: u64, section: u32) {
-        if let Some((is, _)) = self.find(number, next).filter(|(is, _)| *is != section) {
-            self.relocate((number, next), (is, section), 0, &mut ());
-        }
-    }
-
-    /// Removes the records from `end` on, and counts nothing.
-    pub(crate) fn cut_from(&mut self, end: u64) {
-        self.0.retain(|run| run.first < end);
     }
 
     /// Removes the records before `first`; `next` is the stream's next number.

@@ -37,12 +37,7 @@ impl State {
                 }
                 self.sections.forget_places(stream, 0);
             }
-            Change::Remove { stream } => {
-                if let Some(salvaged) = &mut self.salvaged {
-                    salvaged.doubts.remove(&stream);
-                }
-                self.sections.forget_places(stream, 0);
-            }
+            Change::Remove { stream } => self.sections.forget_places(stream, 0),
             Change::Restart { stream, first } => {
                 self.uncertain(stream, first, lsn);
                 self.sections.forget_places(stream, 0);
@@ -125,7 +120,7 @@ impl Stream {
     /// The stream had all numbers before this one: those that nobody has seen are lost.
     fn end_at_least(&mut self, next: u64) {
         if self.next < next {
-            self.runs.add(self.next, LOST);
+            self.runs.push(self.next, LOST, 0, &mut ());
             self.next = next;
         }
     }
@@ -139,7 +134,7 @@ impl Stream {
     }
 
     fn cut_from(&mut self, number: u64, lsn: Lsn) {
-        self.runs.cut_from(number);
+        self.runs.truncate_from(number, self.next, &mut ());
         (self.next, self.cut) = (number, lsn);
     }
 
@@ -151,10 +146,11 @@ impl Stream {
             self.first = number;
         } else if number >= self.next {
             self.end_at_least(number);
-            self.runs.add(number, section);
+            self.runs.push(number, section, 0, &mut ());
             self.next = behind;
-        } else {
-            self.runs.set(number, self.next, section);
+        } else if let Some((is, _)) = self.runs.find(number, self.next).filter(|is| is.0 != section)
+        {
+            self.runs.relocate((number, self.next), (is, section), 0, &mut ());
         }
     }
 }

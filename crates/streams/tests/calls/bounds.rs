@@ -72,6 +72,12 @@ fn idle_streams_of_small_records() {
     beside_a_hot_stream(3.0, |streams| idle(streams, 1000, 60, 50));
 }
 
+/// What is dead lies behind all of it, and each append pays for some.
+#[test]
+fn idle_streams_of_several_sections() {
+    beside_a_hot_stream(3.0, |streams| idle(streams, 1000, 240, 50));
+}
+
 #[test]
 fn many_streams_of_one_tiny_record() {
     // For a section of 64 MiB, 100,000.
