@@ -5,9 +5,9 @@
 //! touch*: when one is written, and what a reader without one does.
 //!
 //! A record gets an entry if it begins [`INDEX_STEP_BYTES`] or more behind the last record that has
-//! one. So every record without an entry begins less than that behind the entry before it. An entry
-//! also says where its record ends: the next one begins there, and a small record between large ones
-//! is read alone.
+//! one. So every record without an entry begins less than that behind the entry before it. An
+//! entry also says where its record ends: the next one begins there, and a small record between
+//! large ones is read alone.
 //!
 //! An index is a hint: whoever begins to read at an entry checks the frame's sum, which covers log,
 //! segment, byte, epoch and LSN. It may be missing, torn, or left from an earlier use of the file.

@@ -33,7 +33,8 @@ use crate::words::{Bounds, SectionUsage, StreamUsage, Usage};
 /// About how many bytes the frame and the head of a record of the log take.
 pub(crate) const FRAME_BYTES: u64 = 40;
 
-/// About how many bytes a record of a stream takes beside its own: more if alone, fewer in a batch.
+/// About how many bytes a record of a stream takes beside its own in a batch. The first one of a
+/// record of the log counts [`FRAME_BYTES`], as if it were alone.
 const RECORD_BYTES: u64 = 24;
 
 /// About how many bytes a stream takes in a table, beside its note: one run, and small numbers.
@@ -133,6 +134,8 @@ pub(crate) struct State {
     pub(crate) sections: Sections,
     /// Of the notes of all streams.
     note_bytes: u64,
+    /// What the first record of a stream takes more in the record of the log that was entered last.
+    uncounted: u32,
     table: Table,
     /// Runs of a table, whose stream is known once its row has come.
     partial: Option<Partial>,
@@ -148,6 +151,7 @@ impl State {
             ids: BTreeSet::new(),
             sections: Sections::default(),
             note_bytes: 0,
+            uncounted: 0,
             table: Table::NotBegun,
             partial: None,
             salvaged: None,
@@ -319,6 +323,7 @@ impl State {
         let taken = bytes + FRAME_BYTES;
         self.sections.log_bytes += taken;
         self.sections.active_mut().bytes += taken;
+        self.uncounted = (FRAME_BYTES - RECORD_BYTES) as u32;
         Ok(())
     }
 
@@ -393,7 +398,8 @@ impl State {
         let (runs, live) = (&mut found.runs, &mut self.sections);
         match change {
             Change::Append { number, bytes, .. } => {
-                runs.push(*number, section, cost(bytes.len()), live);
+                let frame = std::mem::take(&mut self.uncounted);
+                runs.push(*number, section, cost(bytes.len()).saturating_add(frame), live);
             }
             Change::TruncateBefore { first, .. } => runs.truncate_before(*first, before.next, live),
             Change::TruncateAfter { next, .. } => {

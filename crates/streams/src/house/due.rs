@@ -56,17 +56,17 @@ pub(crate) fn due(
 
 /// A log that is larger than this has its oldest section emptied: so that it stays below
 /// `size_multiple` times what lives and two sections, since each append moves several times its own
-/// bytes then. The mover has a part of a section's time before the appenders.
+/// bytes then. Where streams keep their newest records, the oldest section is dead without a move
+/// once the log has one section more than what lives. The mover has a part of a section's time
+/// before the appenders.
 fn begin_bytes(state: &State, table_bytes: u64, options: &Options, whose: Whose) -> u64 {
     let live_bytes = state.sections.live_bytes + table_bytes;
     let more = u64::from(options.size_multiple) - 1;
     let dead_bytes = live_bytes.saturating_mul(more) / 4 * 3;
-    let section_bytes = options.section_bytes;
-    live_bytes.saturating_add(match whose {
-        Whose::Mover => dead_bytes.max(section_bytes / 4),
-        Whose::Appender => {
-            let later = dead_bytes.saturating_add(section_bytes / 8);
-            later.max(section_bytes + section_bytes / 4)
-        }
-    })
+    let part_bytes = options.section_bytes / 8;
+    let begin_bytes = live_bytes.saturating_add(dead_bytes.max(9 * part_bytes));
+    match whose {
+        Whose::Mover => begin_bytes,
+        Whose::Appender => begin_bytes.saturating_add(part_bytes),
+    }
 }

@@ -48,6 +48,30 @@ fn openings_of_one_batch_free_what_is_dead_beside_many_streams() {
     }
 }
 
+/// Where each stream keeps its newest records, alone in records of the log, the oldest section is
+/// dead before the mover must begin.
+#[test]
+fn streams_that_keep_their_newest_records_move_few() {
+    const STREAMS: u64 = 20;
+    for sections in [1, 3] {
+        let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/streams"));
+        let streams = open(&directory);
+        (1..=STREAMS).for_each(|stream| drop(streams.create(stream, 1).unwrap()));
+        let keep = sections * SECTION / 192 / STREAMS;
+        for number in 1..=10 * keep {
+            (1..=STREAMS).for_each(|stream| drop(streams.append(stream, &[7; 128]).unwrap()));
+            let mut batch = Batch::new();
+            let first = number.saturating_sub(keep).max(1);
+            (1..=STREAMS).for_each(|stream| _ = batch.truncate_before(stream, first));
+            streams.apply(&batch).unwrap().wait().unwrap();
+            while streams.move_some().unwrap() {}
+        }
+        let (stats, appended) = (streams.stats(), 10 * keep * STREAMS);
+        assert!(stats.moved_records < appended / 20, "{sections} of {appended}: {stats:?}");
+        assert!(stats.log_bytes < (3 + 2 * sections) * SECTION, "{stats:?}");
+    }
+}
+
 /// A record that is larger than the log's buffers leaves no room for a step behind it.
 #[test]
 fn steps_that_find_no_room_in_the_buffers_are_made_later() {
