@@ -15,11 +15,26 @@ use inkstone_powerloss::result::RunResult;
 use super::powerloss_kernel::here;
 use crate::support::{command, directory, names, run, said, side_by_side, signal, text, until};
 
-/// Checks a script of the shell.
-fn check(at: &Path, more: &str, script: &str) -> Output {
+/// So many seeds are tried while others sync all file systems of this machine.
+const SEEDS: u32 = 8;
+pub(crate) const SYNCED_BY_OTHERS: &str = "another process synced the whole file system meanwhile";
+
+/// The words of a check of a script of the shell.
+fn words<'a>(more: &'a str, script: &'a str) -> Vec<&'a str> {
     let more: Vec<&str> = more.split_whitespace().collect();
     let words = [&["powerloss", "check", "--directory", "."], &more[..]].concat();
-    run(at, [&words[..], &["--", "sh", "-c", script]].concat().as_slice())
+    [&words[..], &["--", "sh", "-c", script]].concat()
+}
+
+/// Checks a script of the shell; again with the next seed, if another process of this machine has
+/// synced all meanwhile.
+fn check(at: &Path, more: &str, script: &str) -> Output {
+    let mut outputs = (1..=SEEDS).map(|seed| {
+        let more = format!("{more} --seed {seed}");
+        run(at, words(&more, script).as_slice())
+    });
+    let is_clear = |output: &Output| !told(output).contains(SYNCED_BY_OTHERS);
+    outputs.find(is_clear).expect("others sync all the time")
 }
 
 fn told(output: &Output) -> String {
@@ -68,6 +83,83 @@ fn what_the_kernel_writes_back_by_itself_is_no_sync() {
         let output = check(place.path(), &format!("--fs {kind} --durable"), "echo new >f; sleep 7");
         assert_eq!(output.status.code(), Some(1), "{kind}: {}", told(&output));
         assert!(told(&output).contains("loses: 1 of 1"), "{kind}: {}", told(&output));
+    });
+}
+
+/// What was not synced is said of a rename, of a file that is truncated and written, of one that is
+/// overwritten, and of a second name for a file that is synced.
+#[test]
+fn the_cause_of_a_loss_is_said() {
+    let kinds = here("the_cause_of_a_loss_is_said", &[FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs]);
+    side_by_side(&kinds, |kind| {
+        let place = directory();
+        let at = place.path();
+        fs::create_dir(at.join("given")).unwrap();
+        fs::write(at.join("given/f"), "the old text").unwrap();
+        let more = format!("--fs {kind} --in given --json -");
+        let directory = "the directory was not synced, by any call, between the command's start";
+        let file = "`f` was not synced, by any call, between the command's start and its exit";
+        for (script, words) in [
+            ("echo new >t; sync t; mv t f", ["`f` is called `t` after the cut", directory]),
+            ("echo new >f", ["`f` has 12 bytes after the cut, and 4 ", file]),
+            ("printf new | dd of=f conv=notrunc", ["`f` is not as it is ", file]),
+            ("sync f; ln f g", ["`g` is there ", directory]),
+        ] {
+            let output = check(at, &more, script);
+            let results: Vec<RunResult> = serde_json::from_slice(&output.stdout).unwrap();
+            let cause = &results[0].cause;
+            assert!(cause[0].starts_with("the first loss, at its exit 0: `"), "{kind}: {cause:?}");
+            for word in words {
+                let is_said = cause.iter().any(|sentence| sentence.contains(word));
+                assert!(is_said, "{kind}: {script}: {word:?}: {cause:#?}");
+            }
+        }
+        let told = told(&check(at, &format!("--fs {kind} --in given"), "echo new >f"));
+        assert!(told.contains("\n    cause: the first loss, at its exit 0: `f` old\n"), "{told}");
+        let told = self::told(&check(at, &format!("--fs {kind} --in given"), "ln f g; sync f ."));
+        assert!(!told.contains("cause:"), "nothing is lost: {told}");
+    });
+}
+
+/// On a machine that others use a name may be durable by their doing: then neither that it is kept
+/// nor a cause of its loss is said.
+#[test]
+fn a_sync_by_another_process_is_told_and_nothing_is_claimed() {
+    let wanted = [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
+    let kinds = here("a_sync_by_another_process", &wanted);
+    side_by_side(&kinds, |kind| {
+        // The command may write below /tmp.
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let at = place.path();
+        let [begun, done] = ["begun", "done"].map(|name| at.join(name));
+        let waits = format!(
+            "echo new >f; : >{}; until [ -e {} ]; do sleep 0.01; done",
+            begun.display(),
+            done.display()
+        );
+        let kept = "cannot tell: all 1 names are new in all ";
+        let lost = format!("    cause: {SYNCED_BY_OTHERS}: no cause is said\n");
+        for (script, said) in [(waits.clone(), kept), (waits + "; echo more >>f", &lost)] {
+            let more = format!("--fs {kind} --durable");
+            let mut child = command(at, words(&more, &script).as_slice()).spawn().unwrap();
+            until("the command has written", || {
+                assert!(child.try_wait().unwrap().is_none(), "it ended before");
+                begun.exists()
+            });
+            let mounts = mounts_under(&at.canonicalize().unwrap()).unwrap();
+            let mounted = mounts.iter().map(|mount| &mount.target);
+            for target in mounted.filter(|target| target.ends_with("mounted")) {
+                assert!(Command::new("sync").arg("-f").arg(target).status().unwrap().success());
+            }
+            fs::write(&done, "").unwrap();
+            let output = child.wait_with_output().unwrap();
+            let told = told(&output);
+            assert_eq!(output.status.code(), Some(1), "{kind}: {told}");
+            assert!(told.contains(said) && told.contains(SYNCED_BY_OTHERS), "{kind}: {told}");
+            for path in [&begun, &done] {
+                fs::remove_file(path).unwrap();
+            }
+        }
     });
 }
 

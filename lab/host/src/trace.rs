@@ -109,14 +109,20 @@ impl Tracer {
     }
 
     /// Starts to trace which files the file system of this device is asked to sync, or that it is
-    /// to sync all of itself, whoever asks and by whatever call. The events of btrfs name no
-    /// device: those of every btrfs are seen.
+    /// to sync all of itself, whoever asks and by whatever call; and which threads are started. The
+    /// events of btrfs name no device, but its identifier: without one those of every btrfs are
+    /// seen.
     ///
     /// # Errors
     /// As [`of_disks`](Self::of_disks); the kernel has none of these events.
-    pub fn of_file_syncs(device: DeviceNumber) -> Result<Tracer> {
+    pub fn of_file_syncs(device: DeviceNumber, btrfs: Option<[u8; 16]>) -> Result<Tracer> {
         let specs = EVENTS.iter().filter(|spec| spec.is_file_sync()).chain(WHOLE_SYNC_EVENTS);
-        Self::of(&[device], specs, PAUSE_BESIDE)
+        Self::start_with(PAUSE_BESIDE, |instance| {
+            let (mut decoder, enabled) =
+                enable_events(instance, specs, &filter_of(&[device]), |_| true)?;
+            decoder.btrfs = btrfs;
+            Ok((decoder, enabled))
+        })
     }
 
     /// Starts to trace what these threads, and those that they start, wait for: their calls that

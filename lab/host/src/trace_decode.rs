@@ -125,8 +125,15 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
 
 const DIRECTORY_OF_XFS: EventSpec = event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs);
 
-/// What a file system is asked to make durable, beside the events of files in [`EVENTS`].
+/// New threads: who has started whom.
+const FORK: EventSpec = event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
+    Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
+});
+
+/// What a file system is asked to make durable, beside the events of files in [`EVENTS`]; and
+/// whose thread asks.
 pub(super) const WHOLE_SYNC_EVENTS: &[EventSpec] = &[
+    FORK,
     DIRECTORY_OF_XFS,
     event("ext4/ext4_sync_fs", &["dev"], |_| Some(TraceKind::WholeSync)),
     event("xfs/xfs_fs_sync_fs", &["dev"], |_| Some(TraceKind::WholeSync)),
@@ -185,9 +192,7 @@ macro_rules! calls {
         /// The system calls that ask for durability, and those that write, each with its return;
         /// and new threads.
         pub(super) const CALL_EVENTS: &[EventSpec] = &[
-            event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
-                Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
-            }),
+            FORK,
             $(
                 event(concat!("syscalls/sys_enter_", $name), $fields, $enter),
                 event(concat!("syscalls/sys_exit_", $name), &["ret"], |record| {
@@ -262,9 +267,18 @@ pub(super) enum Decoded {
 
 /// Knows the events of this kernel.
 pub(super) struct Decoder {
-    known: HashMap<u16, (&'static EventSpec, Vec<Field>)>,
+    known: HashMap<u16, Known>,
     common_type: Field,
     common_pid: Field,
+    /// Of the events of btrfs only those of the one with this identifier; `None`: of all.
+    pub(super) btrfs: Option<[u8; 16]>,
+}
+
+struct Known {
+    spec: &'static EventSpec,
+    fields: Vec<Field>,
+    /// Whose event it is: those of btrfs name no device.
+    btrfs: Option<Field>,
 }
 
 impl Decoder {
@@ -274,6 +288,7 @@ impl Decoder {
             known: HashMap::new(),
             common_type: first.field("common_type")?,
             common_pid: first.field("common_pid")?,
+            btrfs: None,
         })
     }
 
@@ -284,7 +299,8 @@ impl Decoder {
         format: &EventFormat,
     ) -> Result<(), &'static str> {
         let fields = spec.fields.iter().map(|name| format.field(name).ok_or(*name));
-        self.known.insert(format.id, (spec, fields.collect::<Result<_, _>>()?));
+        let fields = fields.collect::<Result<_, _>>()?;
+        self.known.insert(format.id, Known { spec, fields, btrfs: format.field("fsid") });
         Ok(())
     }
 
@@ -295,7 +311,12 @@ impl Decoder {
             return Decoded::Damaged;
         };
         let known = u16::try_from(id).ok().and_then(|id| self.known.get(&id));
-        let Some((spec, fields)) = known else { return Decoded::NotOurs };
+        let Some(Known { spec, fields, btrfs }) = known else { return Decoded::NotOurs };
+        if let (Some(own), Some(field)) = (&self.btrfs, btrfs)
+            && field.bytes(bytes).is_some_and(|of| of != own)
+        {
+            return Decoded::NotOurs;
+        }
         let record = Record { bytes, fields };
         match (spec.decode)(&record) {
             Some(what) => Decoded::Event(TraceEvent { time_ns, tid, what }),
@@ -353,5 +374,23 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decoder.decode(5, &bytes[..length]), Decoded::Damaged, "{length}");
         }
+    }
+
+    #[test]
+    fn of_two_btrfs_one_is_seen_if_its_identifier_is_known() {
+        let format = format(
+            3,
+            "\tfield:u8 fsid[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+             \tfield:int wait;\toffset:24;\tsize:4;\tsigned:1;\n",
+        );
+        let mut decoder = Decoder::new(&format).expect("common fields");
+        let spec = WHOLE_SYNC_EVENTS.iter().find(|spec| spec.path == "btrfs/btrfs_sync_fs");
+        decoder.add(spec.expect("it is listed"), &format).expect("all fields");
+        let of = |name: u8| bytes_of(3, 77, &[&[name; 16][..], &1u32.to_ne_bytes()].concat());
+        let event = Decoded::Event(TraceEvent { time_ns: 5, tid: 77, what: TraceKind::WholeSync });
+        assert_eq!(decoder.decode(5, &of(2)), event);
+        decoder.btrfs = Some([1; 16]);
+        assert_eq!(decoder.decode(5, &of(1)), event);
+        assert_eq!(decoder.decode(5, &of(2)), Decoded::NotOurs);
     }
 }

@@ -36,7 +36,7 @@ use inkstone_subject::lines::{Promise, Shown, Told};
 use inkstone_subject::{Broken, Past as _};
 
 use crate::campaign::Campaign;
-use crate::cause::{self, Began, Case};
+use crate::cause::{self, Began, Case, Whose};
 use crate::keep::kept;
 use crate::medium::{Choice, Ground, Killed, Medium, Moments, Place, PowerCut, RunError, State};
 use crate::process::{Heard, LINE_BYTES_MAX, Process, Within};
@@ -179,7 +179,7 @@ struct Any<'a> {
     stop: &'a AtomicBool,
     began: Began,
     /// The state that broke the rule.
-    broken: Option<Case>,
+    broken: Option<Case<'static>>,
     warning: Option<String>,
 }
 
@@ -343,7 +343,8 @@ impl<M: Medium> Lab<M> for Any<'_> {
             }
             Err(Broken { clause, what }) => {
                 let (heard, began) = (state.heard, self.began);
-                self.broken = state.place.map(|place| Case { place, heard, clause, began });
+                let case = |place| Case { place, heard, clause, began, whose: Whose::Writer };
+                self.broken = state.place.map(case);
                 let kept = |directory: &Path| self.kept(directory, state.place, &what);
                 Ok(Err(state.directory.as_deref().map_or(what.clone(), kept)))
             }

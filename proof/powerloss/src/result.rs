@@ -34,7 +34,7 @@ pub struct RunResult {
     pub seconds: f64,
     /// What was found; empty when every promise held.
     pub violations: Vec<Violation>,
-    /// Of `any`: why the state is broken, in sentences.
+    /// Of `any` and `check`: why a state is broken, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cause: Vec<String>,
     pub not_run: Vec<String>,

@@ -8,15 +8,20 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use inkstone_host::{ExtentMap, btrfs_devices, open_plain};
+use inkstone_host::{ExtentMap, btrfs_devices, file_handle, open_plain};
 
 use crate::check::tree::{self, Found, Pair, Tree, in_one_line};
 use crate::kernel::machine::FsKind;
 
-/// A file, also when its number is used again: with the time at which it was made.
-pub(crate) type Inode = (u64, Option<SystemTime>);
+/// A file, also when its number is used again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inode {
+    /// As the kernel's events have it.
+    pub(crate) number: u64,
+    /// Has the number's generation, too.
+    handle: Vec<u8>,
+}
 
 /// What a mounted state holds.
 pub(crate) struct View {
@@ -41,7 +46,8 @@ impl View {
             let path = top.join(name);
             let metadata = fs::symlink_metadata(&path);
             let metadata = metadata.map_err(|error| format!("{}: {error}", path.display()))?;
-            inodes.insert(name.to_path_buf(), (metadata.ino(), metadata.created().ok()));
+            let handle = file_handle(&path).map_err(|error| error.to_string())?;
+            inodes.insert(name.to_path_buf(), Inode { number: metadata.ino(), handle });
             let (opened, owner) = match kind {
                 FsKind::Btrfs => continue,
                 _ if metadata.is_dir() => (File::open(&path), format!("of {}", directory(name))),
@@ -57,9 +63,9 @@ impl View {
     }
 
     /// A name of this inode that names another one in `other`, or none.
-    fn name_beside(&self, other: &Self, inode: Inode) -> Option<&PathBuf> {
-        let named = self.inodes.iter().filter(|(_, of)| **of == inode);
-        named.map(|(name, _)| name).find(|name| other.inodes.get(*name) != Some(&inode))
+    fn name_beside(&self, other: &Self, inode: &Inode) -> Option<&PathBuf> {
+        let named = self.inodes.iter().filter(|(_, of)| *of == inode);
+        named.map(|(name, _)| name).find(|name| other.inodes.get(*name) != Some(inode))
     }
 }
 
@@ -83,21 +89,26 @@ pub(crate) struct Difference {
     pub(crate) inode: Option<Inode>,
 }
 
-/// How the names of a broken state differ from those of a sound one.
-pub(crate) fn differences(broken: &View, sound: &View, with: &str) -> Vec<Difference> {
+/// How the names of a broken state differ from those of a sound one; first the name that is asked
+/// about.
+pub(crate) fn differences(
+    broken: &View,
+    sound: &View,
+    with: &str,
+    about: Option<&Path>,
+) -> Vec<Difference> {
     let pair = Pair { old: Tree::new(), new: sound.tree.clone() };
     let mut found = pair.compare(&broken.tree);
     found.retain(|_, (found, _)| *found != Found::New);
-    let (mut all, mut old_names) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
     for (name, (found, words)) in &found {
-        let inode = sound.inodes.get(name).copied();
+        let inode = sound.inodes.get(name);
         let old_name = inode.and_then(|inode| broken.name_beside(sound, inode));
         let bytes = |tree: &Tree| tree.get(name).and_then(|node| Some(node.bytes()?.to_vec()));
-        let is_other = broken.inodes.get(name).copied() != inode;
-        let it = quoted(name);
+        let is_other = broken.inodes.get(name) != inode;
+        let (it, old_name) = (quoted(name), old_name.filter(|_| is_other));
         let (is_name, words) = match (found, old_name) {
-            (_, Some(old)) if is_other => {
-                old_names.push(old.clone());
+            (_, Some(old)) => {
                 let old = quoted(old);
                 (true, format!("{it} is called {old} after the cut; {with} it is {it}"))
             }
@@ -123,12 +134,86 @@ pub(crate) fn differences(broken: &View, sound: &View, with: &str) -> Vec<Differ
         };
         let (subject, inode) = if is_name {
             let parent = name.parent().unwrap_or(Path::new(""));
-            (directory(parent), sound.inodes.get(parent).copied())
+            (directory(parent), sound.inodes.get(parent))
         } else {
             (it, inode)
         };
-        all.push((name, Difference { words, subject, inode }));
+        all.push((name, old_name, Difference { words, subject, inode: inode.cloned() }));
     }
-    all.retain(|(name, _)| !old_names.contains(name));
-    all.into_iter().map(|(_, difference)| difference).collect()
+    let old_names: Vec<_> = all.iter().filter_map(|(_, old, _)| *old).collect();
+    all.retain(|(name, ..)| !old_names.contains(name));
+    all.sort_by_key(|(name, old, _)| {
+        let is_asked = |name: &Path| Some(name) == about;
+        !(is_asked(name) || old.is_some_and(|old| is_asked(old)))
+    });
+    all.into_iter().map(|(.., difference)| difference).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use inkstone_host::{not_run, run_on_device};
+
+    use super::*;
+    use crate::kernel::disk::Disk;
+    use crate::kernel::machine::{Machine, missing};
+
+    /// The number of the only file, and what the directory holds, when all have the same time of
+    /// birth.
+    fn with_one(
+        machine: &Machine,
+        disk: &Disk,
+        name: &str,
+        change: impl FnOnce(&Path) -> std::io::Result<()>,
+    ) -> (u64, View) {
+        let kind = FsKind::Ext4;
+        let top = machine.target().join("files");
+        let running = machine.boot(disk, kind).expect("it mounts");
+        change(&top).expect("it is changed");
+        running.shut_down().expect("it is unmounted");
+        let device = machine.attach(disk).expect("attached");
+        let set = |field: &str| format!("set_inode_field /files/{name} {field}\n");
+        let asked = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(asked.path(), set("crtime_extra 0") + &set("crtime @1000")).expect("written");
+        let file = asked.path().to_str().expect("a name");
+        run_on_device("debugfs", &["-w", "-f", file], device.path(), |code| code == 0)
+            .expect("it is set");
+        device.detach().expect("detached");
+        let running = machine.boot(disk, kind).expect("it mounts");
+        let metadata = fs::metadata(top.join(name)).expect("it is there");
+        let born = metadata.created().expect("a time");
+        assert_eq!(born, UNIX_EPOCH + Duration::from_secs(1000));
+        let view = View::of(&top, kind).expect("it is read");
+        running.shut_down().expect("it is unmounted");
+        (metadata.ino(), view)
+    }
+
+    #[test]
+    #[ignore = "needs root, mkfs.ext4 and debugfs"]
+    fn a_number_that_is_used_again_is_another_file() {
+        if let Some(why) = missing().or_else(|| FsKind::Ext4.missing()) {
+            return not_run("a_number_that_is_used_again_is_another_file", why);
+        }
+        let parent = tempfile::tempdir().expect("a directory");
+        let machine = Machine::new(parent.path()).expect("a machine");
+        let disk = machine.new_disk(FsKind::Ext4).expect("a disk");
+        let (first, before) = with_one(&machine, &disk, "old", |top| {
+            fs::create_dir(top)?;
+            fs::write(top.join("old"), "text")
+        });
+        let (second, after) = with_one(&machine, &disk, "new", |top| {
+            fs::remove_file(top.join("old"))?;
+            fs::write(top.join("new"), "text")
+        });
+        machine.remove().expect("removed");
+        assert_eq!(first, second, "ext4 takes the lowest number that is free");
+        let found = differences(&before, &after, "now", None);
+        let words: Vec<_> = found.into_iter().map(|difference| difference.words).collect();
+        let expected = [
+            "`new` is there now, and not after the cut",
+            "`old` is there after the cut, and not now",
+        ];
+        assert_eq!(words, expected, "by number and time it was renamed");
+    }
 }

@@ -12,10 +12,11 @@
 //! 4. Another program syncs a small file of its own, as others do all the time (the metadata of the
 //!    command may reach the disk by that, before its data). Then all is synced.
 //! 5. The states: at the exit, and at each write since. Everything that is not new is counted.
+//! 6. Of the first loss and of the worst one the cause is said ([`crate::cause`]).
 //!
 //! *During* the command it is otherwise: all is written back again and again while it runs, and
 //! `strace` holds it for a moment after each call that changes a file. The states are those of all
-//! writes from its beginning to its exit.
+//! writes from its beginning to its exit, and no cause is said: the lab itself has synced all.
 //!
 //! A command that fails promises nothing, so nothing is said of it.
 
@@ -31,13 +32,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use inkstone_host::find_tool;
+use inkstone_host::{find_tool, monotonic_ns};
 use inkstone_io::{Directory as _, OsDirectory};
 
 use self::ground::Given;
 use self::tree::{AllFound, Found, OTHERS, Pair, in_one_line};
 use crate::apart::{self, Apart, Ran};
 use crate::campaign::Campaign;
+use crate::cause::{self, Began, Case, SYNCED_BY_OTHERS, Whose};
 use crate::keep::kept;
 use crate::kernel::machine::FsKind;
 use crate::kernel::recording::Entry;
@@ -97,7 +99,7 @@ pub fn run(
 ) -> Result<Vec<RunResult>, RunError> {
     let ran = campaign.on_each("check", &options.words, stop, |machine, kind, result| {
         let mut medium = PowerCut::new(machine, kind);
-        medium.is_checked = true;
+        (medium.is_checked, medium.is_traced) = (true, true);
         medium.disk_bytes = options.disk_bytes.unwrap_or(medium.disk_bytes);
         let done = on(options, campaign, &mut medium, result, stop, progress);
         // A run that was stopped has seen what it has seen.
@@ -124,6 +126,7 @@ fn on(
     let mut pair = Pair { old: tree::read(&directory)?, ..Pair::default() };
     // What a mount itself has to write is no write of the command.
     synced(machine.target()).map_err(|error| error.to_string())?;
+    let began_ns = monotonic_ns();
     progress(&format!("{kind}: the command runs"));
     medium.heard("begins");
     let (from, began) = (medium.requests(), Instant::now());
@@ -153,6 +156,7 @@ fn on(
         result.counts.add(FLUSHES, flushes as u64);
     }
     let Campaign { seed, keep_in, .. } = campaign;
+    let began_at = from;
     let from = if is_during { from } else { exit };
     let choice = Choice { each: options.states, from, seed: *seed, ..Choice::default() };
     let mut seen = Seen { keep_in: keep_in.as_deref(), is_during, ..Seen::new(&pair, kind) };
@@ -162,8 +166,56 @@ fn on(
         let is_over = stop.load(Ordering::Relaxed);
         Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
+    seen.settle();
+    let live = medium.seen();
+    let exit_ns = live.heard_ns.get(LINES_AT_EXIT - 1).copied().unwrap_or(u64::MAX);
+    if !is_during && live.is_synced_by_others(began_ns, exit_ns) {
+        result.counts.add(SYNCED_BY_OTHERS, 1);
+    }
+    if !is_during {
+        progress(&format!("{kind}: the cause of a loss is looked for"));
+        let began = Began { requests: began_at, ns: began_ns };
+        explain(medium, &pair, seen.losses(), began, result, stop);
+    }
     seen.conclude(options.is_durable, result);
     Ok(())
+}
+
+/// Says the causes of losses, unless what another process has synced is among them.
+fn explain(
+    medium: &mut PowerCut<'_>,
+    pair: &Pair,
+    losses: Vec<(&'static str, Loss)>,
+    began: Began,
+    result: &mut RunResult,
+    stop: &AtomicBool,
+) {
+    if result.counts.of(SYNCED_BY_OTHERS) > 0 {
+        let is_lost = !losses.is_empty();
+        result.cause.extend(is_lost.then(|| format!("{SYNCED_BY_OTHERS}: no cause is said")));
+        return;
+    }
+    // Here one name is asked about.
+    medium.is_checked = false;
+    for (which, Loss { place, class, name, found }) in losses {
+        let said = format!("the {which} loss, {class}: `{}` {found}", in_one_line(&name));
+        result.cause.push(said);
+        let judge = |state: &State<'_>| {
+            let now = state.up().and_then(tree::read);
+            Ok(match now.map(|now| pair.compare(&now).get(&name).map(|found| found.0)) {
+                Ok(None | Some(Found::New)) => None,
+                Ok(Some(found)) => Some(found.words()),
+                Err(_) => Some(UNSOUND),
+            })
+        };
+        let (heard, clause) = (LINES_AT_EXIT, found.words());
+        let case = Case { place, heard, clause, began, whose: Whose::Command { name: &name } };
+        let (sentences, searched) = cause::explain(medium, case, stop, judge);
+        result.cause.extend(sentences);
+        if let Err(why) = searched {
+            result.not_run.push(format!("the search for the cause: {why}"));
+        }
+    }
 }
 
 /// Runs the command. Returns a sentence about what it has left behind, and how many requests had
@@ -224,6 +276,16 @@ fn carry_out(
     }
 }
 
+/// Why nobody can tell whether the command itself has kept what was kept.
+fn doubt(counts: &Counts) -> Option<String> {
+    let seconds = counts.of(LONG);
+    if seconds > 0 {
+        let kernel = "the kernel writes back by itself after 30 s";
+        return Some(format!("the command ran for {seconds} s, and {kernel}"));
+    }
+    (counts.of(SYNCED_BY_OTHERS) > 0).then(|| format!("{SYNCED_BY_OTHERS}: run it again"))
+}
+
 /// What holds a command for a moment after each call that changes a file or a name.
 fn held_up() -> Result<Vec<OsString>, RunError> {
     let missing = || "--during needs strace, which is not installed: it is in the package strace";
@@ -263,12 +325,26 @@ struct Row {
     words: String,
 }
 
+/// A file that is there too much is the least that is lost.
+fn badness(found: Found) -> (bool, Found) {
+    (found != Found::LeftOver, found)
+}
+
 /// What was seen in one state.
 struct Last {
     place: Option<Place>,
     class: &'static str,
     found: AllFound,
     is_nowhere: bool,
+}
+
+/// A name that was lost in a state.
+#[derive(Debug, Clone)]
+struct Loss {
+    place: Place,
+    class: &'static str,
+    name: PathBuf,
+    found: Found,
 }
 
 /// What was seen in all states.
@@ -282,6 +358,8 @@ struct Seen<'a> {
     rows: BTreeMap<PathBuf, Row>,
     /// Of the state before, which its file system's own tool has not judged yet.
     last: Option<Last>,
+    first: Option<Loss>,
+    worst: Option<Loss>,
     unsound: Vec<String>,
     kept: Option<String>,
 }
@@ -289,9 +367,20 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn new(pair: &'a Pair, kind: FsKind) -> Self {
         let rows = pair.changed().into_iter().map(|name| (name.clone(), Row::default())).collect();
-        let (classes, last, unsound) = (Counts::default(), None, Vec::new());
-        let (keep_in, is_during, states, kept) = (None, false, 0, None);
-        Self { pair, keep_in, is_during, kind, states, classes, rows, last, unsound, kept }
+        Self {
+            pair,
+            keep_in: None,
+            is_during: false,
+            kind,
+            states: 0,
+            classes: Counts::default(),
+            rows,
+            last: None,
+            first: None,
+            worst: None,
+            unsound: Vec::new(),
+            kept: None,
+        }
     }
 
     fn judge(&mut self, state: &State<'_>) {
@@ -329,10 +418,20 @@ impl<'a> Seen<'a> {
 
     /// Counts the state that was looked at last: its file system is sound.
     fn settle(&mut self) {
-        let Some(Last { class, found, is_nowhere, .. }) = self.last.take() else { return };
+        let Some(Last { place, class, found, is_nowhere }) = self.last.take() else { return };
         self.states += 1;
         self.classes.add(class, 1);
         self.classes.add(NOWHERE, u64::from(is_nowhere));
+        let lost = found.iter().filter(|(_, (found, _))| *found != Found::New);
+        // Of names that are as bad the first.
+        let worst = lost.rev().max_by_key(|(_, (found, _))| badness(*found));
+        if let (Some(place), Some((name, &(found, _)))) = (place, worst) {
+            let loss = Loss { place, class, name: name.clone(), found };
+            self.first.get_or_insert_with(|| loss.clone());
+            if self.worst.as_ref().is_none_or(|worst| badness(worst.found) < badness(found)) {
+                self.worst = Some(loss);
+            }
+        }
         for (name, (found, words)) in found {
             let row = self.rows.entry(name).or_default();
             if row.counts.keys().all(|known| *known < found) {
@@ -342,8 +441,18 @@ impl<'a> Seen<'a> {
         }
     }
 
-    fn conclude(mut self, is_durable: bool, result: &mut RunResult) {
-        self.settle();
+    /// The first loss and the worst one, with their words; behind the last state.
+    fn losses(&self) -> Vec<(&'static str, Loss)> {
+        match (&self.first, &self.worst) {
+            (Some(first), Some(worst)) if badness(first.found) < badness(worst.found) => {
+                vec![("first", first.clone()), ("worst", worst.clone())]
+            }
+            (Some(first), _) => vec![("first", first.clone())],
+            (None, _) => Vec::new(),
+        }
+    }
+
+    fn conclude(self, is_durable: bool, result: &mut RunResult) {
         for class in [AT_EXIT, LATER, MIDDLE] {
             result.count(class, self.classes.of(class));
         }
@@ -373,11 +482,9 @@ impl<'a> Seen<'a> {
                     command: result.command.clone(),
                 })
                 .collect();
-            if violations.is_empty() && result.counts.of(LONG) > 0 {
-                result.violations.push(Violation {
-                    what: "the kernel may have written back what the command did not sync".into(),
-                    command: result.command.clone(),
-                });
+            if let (true, Some(doubt)) = (violations.is_empty(), doubt(&result.counts)) {
+                let (what, command) = (format!("cannot tell: {doubt}"), result.command.clone());
+                result.violations.push(Violation { what, command });
             }
             result.violations.extend(violations);
         }

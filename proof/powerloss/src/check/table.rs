@@ -3,7 +3,7 @@
 //! *Owns*: the table and its sentences. *May not touch*: the counts.
 
 use super::tree::Found;
-use super::{FLUSHES, LONG, MIDDLE, NOWHERE};
+use super::{FLUSHES, MIDDLE, NOWHERE, doubt};
 use crate::result::{Counts, NameFound, RunResult};
 
 /// More rows than these are counted, not shown.
@@ -39,6 +39,7 @@ fn on(result: &RunResult) -> String {
     }
     let word = if states > 0 { "NOTE" } else { "NOT RUN" };
     lines.extend(result.not_run.iter().map(|why| format!("  {word}: {why}")));
+    lines.extend(result.cause.iter().map(|sentence| format!("    cause: {sentence}")));
     lines.extend(result.kept.iter().map(|kept| format!("  kept: {}", kept.what)));
     lines.push(verdict(result));
     lines.join("\n")
@@ -100,11 +101,9 @@ fn verdict(result: &RunResult) -> String {
             ),
         };
     }
-    let seconds = result.counts.of(LONG);
-    if lost.is_empty() && seconds > 0 {
+    if let (true, Some(doubt)) = (lost.is_empty(), doubt(&result.counts)) {
         return format!(
-            "cannot tell: all {names} names are new in all {states} states, but the command ran \
-             for {seconds} s, and the kernel writes back by itself after 30 s ({run})"
+            "cannot tell: all {names} names are new in all {states} states, but {doubt} ({run})"
         );
     }
     if lost.is_empty() {

@@ -4,13 +4,14 @@
 //! *Owns*: the disk, its mounts, the recording, which states of it are shown. *May not touch*:
 //! writers, judging; how a disk fails is its own affair ([`crate::kernel::fault`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone_host::{TraceEvent, Tracer, monotonic_ns, run_on_device};
+use inkstone_host::{Trace, TraceEvent, TraceKind, Tracer, monotonic_ns, run_on_device};
 
 use super::{Choice, Ground, Judge, Medium, Moments, Place, RunError, State};
 use crate::kernel::disk::Disk;
@@ -24,6 +25,8 @@ use crate::words::{END, FAILED, GO};
 /// One cut in this many is anywhere, and one right behind a line. The others are where something is
 /// in flight, since mostly nothing is.
 const ANYWHERE_EVERY: u8 = 8;
+/// Where a btrfs has its identifier: in its first superblock.
+const BTRFS_NAME: u64 = (64 << 10) + 32;
 /// A step that takes this long hangs: the slowest takes a second.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
 
@@ -46,7 +49,7 @@ pub struct PowerCut<'m> {
     /// Whether the file system's own tool checks each state after a judge has looked at it. If that
     /// fails, the judge gets the state again, without its directory.
     pub is_checked: bool,
-    /// Whether the file system's events of syncs are noted.
+    /// Whether the file system's events of syncs are noted, and which threads are started.
     pub is_traced: bool,
     /// How large each disk is.
     pub disk_bytes: u64,
@@ -55,7 +58,8 @@ pub struct PowerCut<'m> {
     made: Option<Made>,
     running: Option<Running>,
     disk: Option<Disk>,
-    tracer: Option<Tracer>,
+    /// With the time until which the lab has synced a file.
+    tracer: Option<(Tracer, u64)>,
     seen: Live,
     /// States that were shown.
     shown: u64,
@@ -67,10 +71,47 @@ pub struct PowerCut<'m> {
 pub(crate) struct Live {
     /// When each line was heard, on the clock of the events.
     pub(crate) heard_ns: Vec<u64>,
-    /// What was synced; `None`: it was not traced, or not all of it.
+    /// What was synced by the lab and what it has started; `None`: it was not traced, or not all of
+    /// it.
     pub(crate) syncs: Option<Vec<TraceEvent>>,
+    /// When other processes have synced the whole file system.
+    synced_by_others_ns: Vec<u64>,
     /// The disk after the crash, with all that was only in memory: as if there had been none.
     pub(crate) image: Option<Image>,
+}
+
+impl Live {
+    /// Takes a trace, of which the lab has synced a file until then: nobody else reaches one.
+    fn heard_of(&mut self, trace: Trace, until_ns: u64) {
+        if trace.lost > 0 {
+            return;
+        }
+        let (mut own, mut syncs) = (BTreeSet::new(), Vec::new());
+        for event in trace.events {
+            match event.what {
+                TraceKind::FileSync { .. } if event.time_ns <= until_ns => {
+                    own.insert(event.tid);
+                }
+                TraceKind::Fork { parent, child } if own.contains(&parent) => {
+                    own.insert(child);
+                }
+                // The number of one that has ended is used again.
+                TraceKind::Fork { child, .. } => {
+                    own.remove(&child);
+                }
+                TraceKind::WholeSync if !own.contains(&event.tid) => {
+                    self.synced_by_others_ns.push(event.time_ns);
+                }
+                _ => syncs.push(event),
+            }
+        }
+        self.syncs = Some(syncs);
+    }
+
+    /// Whether another process has synced all of the file system in between.
+    pub(crate) fn is_synced_by_others(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.synced_by_others_ns.iter().any(|time| (from_ns..=to_ns).contains(time))
+    }
 }
 
 impl<'m> PowerCut<'m> {
@@ -136,8 +177,10 @@ impl<'m> PowerCut<'m> {
     /// Ends the recording and takes the file system away. Kill the writer first.
     pub fn crash(&mut self) -> Result<(), String> {
         self.stop_recording();
-        if let Some(trace) = self.tracer.take().and_then(|tracer| tracer.stop().ok()) {
-            self.seen.syncs = (trace.lost == 0).then_some(trace.events);
+        if let Some((tracer, until_ns)) = self.tracer.take()
+            && let Ok(trace) = tracer.stop()
+        {
+            self.seen.heard_of(trace, until_ns);
         }
         let disk = self.disk.take();
         self.running.take().map_or(Ok(()), Running::shut_down)?;
@@ -308,7 +351,15 @@ impl Medium for PowerCut<'_> {
         disk.record();
         let running = self.machine.boot(&disk, self.kind)?;
         let traced = running.device().filter(|_| self.is_traced);
-        self.tracer = traced.and_then(|device| Tracer::of_file_syncs(device).ok());
+        // On another file system it is no btrfs's: the events of all btrfs would count as its own.
+        let mut btrfs = [0; 16];
+        disk.image().read(BTRFS_NAME, &mut btrfs);
+        let tracer = traced.and_then(|device| Tracer::of_file_syncs(device, Some(btrfs)).ok());
+        self.tracer = tracer.and_then(|tracer| {
+            // So that the trace has a sync of this thread.
+            File::open(self.machine.target()).and_then(|top| top.sync_all()).ok()?;
+            Some((tracer, monotonic_ns()))
+        });
         (self.seen, self.running, self.disk) = (Live::default(), Some(running), Some(disk));
         Ok(Ground { directory: self.directory(), is_new: true })
     }
@@ -500,6 +551,37 @@ mod tests {
             write(4),
         ];
         Recording { entries }
+    }
+
+    #[test]
+    fn a_sync_is_anothers_unless_its_thread_comes_from_the_labs_own() {
+        let event = |time_ns, tid, what| TraceEvent { time_ns, tid, what };
+        let sync = |time_ns, tid| event(time_ns, tid, TraceKind::WholeSync);
+        let fork =
+            |time_ns, parent, child| event(time_ns, parent, TraceKind::Fork { parent, child });
+        let file = |time_ns, tid| {
+            event(time_ns, tid, TraceKind::FileSync { device: None, inode: 2, data_only: None })
+        };
+        let events = vec![
+            sync(5, 9),
+            file(10, 1),
+            fork(22, 1, 2),
+            fork(23, 2, 3),
+            sync(30, 3),
+            sync(40, 1),
+            file(45, 3),
+            sync(50, 9),
+            fork(60, 9, 3),
+            sync(70, 3),
+        ];
+        let mut live = Live::default();
+        live.heard_of(Trace { events: events.clone(), lost: 0 }, 20);
+        assert_eq!(live.synced_by_others_ns, [5, 50, 70], "a number may be used again");
+        assert_eq!(live.syncs.as_ref().map(Vec::len), Some(3), "{live:?}");
+        assert!(live.is_synced_by_others(11, 50) && !live.is_synced_by_others(11, 49));
+        let mut live = Live::default();
+        live.heard_of(Trace { events, lost: 1 }, 20);
+        assert!(live.syncs.is_none() && !live.is_synced_by_others(0, 100), "it is not known");
     }
 
     #[test]
