@@ -96,7 +96,7 @@ pub(crate) struct AnyArguments {
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "time")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Start writers for this long
+    /// Start writers for this long; the one that writes then is killed
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = some_time)]
     time: Option<Duration>,
     /// Cut the power under this file system, on a disk in memory (root), instead of only killing

@@ -133,6 +133,10 @@ fn crash<'a>(
         said: Said::default(),
         round: 0,
         counts: Counts::default(),
+        until: match options.enough {
+            Enough::Time(time) => Instant::now().checked_add(time),
+            Enough::Rounds(_) => None,
+        },
         first_line: None,
         stop,
         began: Began::default(),
@@ -174,6 +178,8 @@ struct Any<'a> {
     said: Said,
     round: u64,
     counts: Counts,
+    /// When the time of the run is over, if it has one.
+    until: Option<Instant>,
     /// The time from a writer's start to its first line, as seen last.
     first_line: Option<Duration>,
     stop: &'a AtomicBool,
@@ -206,11 +212,12 @@ impl Any<'_> {
         match (rng.u8(..4), self.first_line) {
             (0, Some(first)) if at_least.is_zero() && self.options.start == Start::Tested => {
                 let delay = first.mul_f64(f64::from(rng.u32(..1500)) / 1000.0);
-                Moment { lines: 0, at_least, delay }
+                Moment { lines: 0, at_least, delay, until: self.until }
             }
             _ => {
                 let lines = 1 + rng.u32(..self.options.lines_max);
-                Moment { lines, at_least, delay: Duration::from_micros(rng.u64(..2000)) }
+                let delay = Duration::from_micros(rng.u64(..2000));
+                Moment { lines, at_least, delay, until: self.until }
             }
         }
     }
@@ -373,6 +380,8 @@ struct Moment {
     at_least: Duration,
     /// and then for so long after the last of them.
     delay: Duration,
+    /// In any case the run's time is over then.
+    until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -463,12 +472,17 @@ impl Shell {
             told(line);
             printed.said.push(line, at).map_err(|why| self.fault(&why))
         };
-        while (printed.said.lines() as u64) < u64::from(moment.lines)
-            || began.elapsed() < moment.at_least
+        let left = || moment.until.map(|until| until.saturating_duration_since(Instant::now()));
+        while ((printed.said.lines() as u64) < u64::from(moment.lines)
+            || began.elapsed() < moment.at_least)
+            && left().is_none_or(|left| !left.is_zero())
         {
-            match process.hear_within(within).map_err(|_| self.fault(STOPPED))? {
+            let limit = left().map_or(within.limit, |left| left.min(within.limit));
+            let heard = process.hear_within(Within { limit, ..within });
+            match heard.map_err(|_| self.fault(STOPPED))? {
                 Heard::Line(line) => take(line, &mut printed)?,
                 Heard::Ended => break,
+                Heard::Silent if left().is_some_and(|left| left.is_zero()) => break,
                 Heard::Silent => {
                     let complaint = process.end(Duration::ZERO).map(|(_, complaint)| complaint);
                     return Err(self.fault(&format!(
@@ -481,7 +495,7 @@ impl Shell {
                 }
             }
         }
-        std::thread::sleep(moment.delay);
+        std::thread::sleep(left().map_or(moment.delay, |left| left.min(moment.delay)));
         process.kill();
         let until = Instant::now() + GONE_WITHIN;
         loop {
@@ -575,7 +589,8 @@ fn words_of(complaint: &str) -> String {
 mod tests {
     use super::*;
 
-    const MOMENT: Moment = Moment { lines: 1, at_least: Duration::ZERO, delay: Duration::ZERO };
+    const MOMENT: Moment =
+        Moment { lines: 1, at_least: Duration::ZERO, delay: Duration::ZERO, until: None };
     static GOES_ON: AtomicBool = AtomicBool::new(false);
 
     fn within(limit: Duration) -> Within<'static> {
@@ -609,6 +624,18 @@ mod tests {
             reader.read(Path::new("/"), within(Duration::from_secs(2)), &past).expect("it ends");
         assert_eq!((shown.lines(), &shown.failed), (&[b"1".to_vec()][..], &None));
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    }
+
+    /// The last writer went on to its end before, or to its limit, which it may tell as its fault.
+    #[test]
+    fn the_end_of_the_time_kills_a_writer_that_would_go_on() {
+        let lasts = Shell::of("--writer", "echo 1; sleep 4000; : {dir}");
+        let until = Instant::now().checked_add(Duration::from_secs(2));
+        let moment = Moment { lines: 1_000, until, ..MOMENT };
+        let limit = within(Duration::from_secs(60));
+        let printed = lasts.write(Path::new("/"), moment, limit, Said::default(), &mut |_| {});
+        let printed = printed.expect("it is killed");
+        assert!(printed.was_killed && printed.said.lines() <= 1, "{printed:?}");
     }
 
     /// The lab went on until the limit before, if that was an hour.
