@@ -1,16 +1,21 @@
-//! SurrealKV as a writer and a reader: store write|read DIR default|immediate|compaction
+//! SurrealKV as a writer and a reader:
+//! store write|read DIR default|immediate|compaction|reopened
 use std::error::Error;
 
-use surrealkv::{Durability, LSMIterator as _, TreeBuilder};
+use surrealkv::{Durability, LSMIterator as _, Tree, TreeBuilder};
+
+fn open(directory: &str, is_small: bool) -> Result<Tree, Box<dyn Error>> {
+    let tree = TreeBuilder::new().with_path(format!("{directory}/db").into());
+    // So small that the tables of some 20 items are merged, again and again.
+    let tree = if is_small { tree.with_max_memtable_size(64 << 10) } else { tree };
+    Ok(tree.build()?)
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().collect();
-    let tree = TreeBuilder::new().with_path(format!("{}/db", words[2]).into());
-    // So small that the tables of some 20 items are merged, again and again.
     let is_small = words[3] == "compaction";
-    let tree = if is_small { tree.with_max_memtable_size(64 << 10) } else { tree };
-    let tree = tree.build()?;
+    let mut tree = open(&words[2], is_small)?;
     let mut number = 0;
     {
         let change = tree.begin()?;
@@ -35,6 +40,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         change.set(format!("{number:010}").as_bytes(), format!("{item:width$}").as_bytes())?;
         change.commit().await?;
         println!("{item}");
+        // Each closing makes a table, and an opening merges four of them.
+        if words[3] == "reopened" && number % 2 == 0 {
+            tree.close().await?;
+            drop(tree);
+            tree = open(&words[2], is_small)?;
+        }
     }
     Ok(())
 }
