@@ -4,8 +4,8 @@
 //! the log.
 //!
 //! [`LabFile`] writes a file of [`inkstone_io`] by mappings and C streams too; [`LabEngine`] is the
-//! one stack of engines: threads, io_uring, Linux AIO. A program that embeds the log compiles none
-//! of this.
+//! one stack of engines: the caller's thread, io_uring, Linux AIO. A program that embeds the log
+//! compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
 //! [`Mount`], [`WorkDir`], [`Tracer`] and [`Helper`] remove what

@@ -187,11 +187,12 @@ fn explain(source: io::Error, depth: usize) -> Error {
     match code {
         Some(libc::EAGAIN) => error.advise(format!(
             "the machine's AIO entries are used up ({depth} more were asked for): raise \
-             /proc/sys/fs/aio-max-nr (see /proc/sys/fs/aio-nr), lower the depth, or use engine pool"
+             /proc/sys/fs/aio-max-nr (see /proc/sys/fs/aio-nr), lower the depth, or use engine \
+             uring"
         )),
         Some(libc::ENOSYS | libc::EPERM) => error.advise(
             "this kernel was built without Linux AIO, or a seccomp profile forbids it: use engine \
-             caller or pool",
+             caller or uring",
         ),
         _ => error,
     }

@@ -194,18 +194,18 @@ fn explain(source: io::Error, kind: EngineKind) -> Error {
         Some(libc::EPERM | libc::EACCES) => {
             "io_uring is forbidden here: by `sysctl kernel.io_uring_disabled` (0 allows it), or by \
              a seccomp profile (Docker's and containerd's default ones refuse it); allow it, or \
-             use engine caller, pool or aio"
+             use engine caller or aio"
         }
         Some(libc::ENOSYS) => {
             "this kernel was built without io_uring or is older than Linux 5.1, or a seccomp \
-             profile hides it; use engine caller, pool or aio"
+             profile hides it; use engine caller or aio"
         }
         Some(libc::ENOMEM) => {
             "rings count against RLIMIT_MEMLOCK: raise it (`ulimit -l`, \
-             LimitMEMLOCK= in systemd), lower the depth, or use engine caller, pool or aio"
+             LimitMEMLOCK= in systemd), lower the depth, or use engine caller or aio"
         }
-        Some(libc::EINVAL) => "it needs Linux 5.19 or newer: use engine caller, pool or aio",
-        _ => "use engine caller, pool or aio",
+        Some(libc::EINVAL) => "it needs Linux 5.19 or newer: use engine caller or aio",
+        _ => "use engine caller or aio",
     };
     Error::new("set up io_uring", kind.name(), source).advise(advice)
 }
