@@ -1,48 +1,21 @@
-//! Explains to people what is wrong with a frame or a group header: expected and found, and whether
-//! one flipped bit explains it.
+//! Explains to people what is wrong with a frame or a group header: expected and found.
 //!
-//! *Owns*: the texts and the search for the bit. *May not touch*: the verdict; no code acts on
-//! anything here.
+//! *Owns*: the texts. *May not touch*: the verdict; no code acts on anything here.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
-use crate::checksum::{crc32c, flipped_bit};
+use crate::checksum::crc32c;
 use crate::frame::{FrameHeader, Kind, summed};
 use crate::group::{GroupHeader, Identity};
 use crate::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, RECORD_BYTES_MAX};
 use crate::stop::{Fault, Place, Stop};
 
-/// A bit that, flipped back, makes the bytes sound again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BitFlip {
-    /// The byte of the segment.
-    pub byte: u64,
-    /// The bit in it, 0 is the lowest.
-    pub bit: u8,
-}
-
-/// What is wrong, line by line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explanation {
-    /// Sentences without a full stop.
-    pub lines: Vec<String>,
-    /// The one bit that explains it, if there is one.
-    pub flip: Option<BitFlip>,
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
-    }
-}
-
-/// Explains a stop, without its segment and byte, which the caller knows. `window` holds bytes of
-/// the segment from `window_at` on: the more it has of the failing frame, the more can be
-/// explained.
-pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) -> Explanation {
+/// Explains a stop in sentences without a full stop, and without its segment and byte, which the
+/// caller knows. `window` holds bytes of the segment from `window_at` on: the more it has of the
+/// failing frame, the more can be explained.
+pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) -> Vec<String> {
     let from = stop.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
     let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
     let mut lines = Vec::new();
@@ -52,30 +25,21 @@ pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) 
         Place::Inside => "inside a group whose header is sound",
     };
     lines.push(format!("{}, {place}", words(stop.fault)));
-    let flip = match stop.fault {
+    match stop.fault {
         Fault::GroupChecksum => explain_group(identity, stop, bytes, &mut lines),
         Fault::FrameChecksum => explain_frame(identity, stop, bytes, &mut lines),
-        Fault::PayloadChecksum => explain_payload(stop, bytes, &mut lines),
+        Fault::PayloadChecksum => explain_payload(bytes, &mut lines),
         Fault::Lsn => {
             let found = stop.lsn_found.unwrap_or_default();
             lines.push(format!("LSN: expected {}, found {found}", stop.lsn_expected));
-            None
         }
-        _ => None,
-    };
-    if let Some(flip) = flip {
-        lines.push(format!("flipping bit {} of byte {} would make it sound", flip.bit, flip.byte));
+        _ => {}
     }
-    Explanation { lines, flip }
+    lines
 }
 
-fn explain_group(
-    identity: &Identity,
-    stop: &Stop,
-    bytes: &[u8],
-    lines: &mut Vec<String>,
-) -> Option<BitFlip> {
-    let bytes = bytes.get(..GROUP_HEADER_BYTES)?;
+fn explain_group(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) {
+    let Some(bytes) = bytes.get(..GROUP_HEADER_BYTES) else { return };
     if !bytes.starts_with(&GROUP_MARKER) {
         lines.push(format!("marker: expected {GROUP_MARKER:02x?}, found {:02x?}", &bytes[..4]));
     }
@@ -92,16 +56,10 @@ fn explain_group(
         "checksum: expected {crc:08x}, found {:08x}",
         crate::bytes::u32_at(bytes, 4)
     ));
-    try_bits(stop.at, bytes, |bytes| GroupHeader::decode(identity, stop.at, bytes).is_some())
 }
 
-fn explain_frame(
-    identity: &Identity,
-    stop: &Stop,
-    bytes: &[u8],
-    lines: &mut Vec<String>,
-) -> Option<BitFlip> {
-    let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
+fn explain_frame(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) {
+    let Some(bytes) = bytes.get(..FRAME_HEADER_BYTES) else { return };
     let found = FrameHeader::fields(bytes);
     lines.push(format!("LSN: expected {}, found {}", stop.lsn_expected, found.lsn));
     lines.push(match Kind::of(found.kind) {
@@ -110,36 +68,16 @@ fn explain_frame(
     });
     let crc = identity.frame_crc(stop.at, stop.epoch_here, summed(bytes));
     lines.push(format!("checksum: expected {crc:08x}, found {:08x}", found.header_crc));
-    try_bits(stop.at, bytes, |bytes| {
-        FrameHeader::decode(identity, stop.at, stop.epoch_here, bytes).is_some()
-    })
 }
 
-fn explain_payload(stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
-    let header = FrameHeader::fields(bytes.get(..FRAME_HEADER_BYTES)?);
+fn explain_payload(bytes: &[u8], lines: &mut Vec<String>) {
+    let Some((header, rest)) = bytes.split_at_checked(FRAME_HEADER_BYTES) else { return };
+    let header = FrameHeader::fields(header);
     let len = (header.payload_bytes as usize).min(RECORD_BYTES_MAX);
-    let payload = bytes.get(FRAME_HEADER_BYTES..)?.get(..len)?;
+    let Some(payload) = rest.get(..len) else { return };
     let crc = crc32c(payload);
     lines.push(format!("LSN {}, {len} bytes", header.lsn));
     lines.push(format!("payload checksum: expected {:08x}, found {crc:08x}", header.payload_crc));
-    let (byte, bit) = flipped_bit(crc ^ header.payload_crc, len)?;
-    Some(BitFlip { byte: stop.at + (FRAME_HEADER_BYTES + byte) as u64, bit })
-}
-
-/// Tries every bit of a header.
-fn try_bits(at: u64, bytes: &[u8], sound: impl Fn(&[u8]) -> bool) -> Option<BitFlip> {
-    let mut copy = bytes.to_vec();
-    for byte in 0..copy.len() {
-        for bit in 0..8 {
-            copy[byte] ^= 1 << bit;
-            let explains = sound(&copy);
-            copy[byte] ^= 1 << bit;
-            if explains {
-                return Some(BitFlip { byte: at + byte as u64, bit });
-            }
-        }
-    }
-    None
 }
 
 fn words(fault: Fault) -> &'static str {

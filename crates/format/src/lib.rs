@@ -44,7 +44,7 @@ pub use cut_mark::CutMark;
 pub use cuts::Cuts;
 pub use decode::{Decoder, GroupStart, Step};
 pub use encode::{EncodeError, Finished, GroupEncoder};
-pub use explain::{BitFlip, Explanation, explain};
+pub use explain::explain;
 pub use frame::{Batch, Control, Frame, FrameHeader, Kind, PromiseReason, frame_bytes};
 pub use group::{GroupHeader, Identity, Promise};
 pub use header::{Copies, HeaderBlock, HeaderTraces, Predecessor, Roll, SegmentHeader};

@@ -9,7 +9,6 @@ mod support;
 
 mod contradictions;
 mod document;
-mod explain;
 mod prove;
 mod round_trip;
 mod second_reader;

@@ -108,7 +108,7 @@ impl Strip {
     pub(crate) fn explain(&mut self, stop: &Stop) -> Result<Vec<String>> {
         self.walk.window.load(stop.at, READ_BYTES)?;
         let window = &self.walk.window;
-        Ok(explain(self.walk.decoder.identity(), stop, window.bytes(), window.at()).lines)
+        Ok(explain(self.walk.decoder.identity(), stop, window.bytes(), window.at()))
     }
 
     /// Moves to the next sound group after a stop and returns its place; `None` if there is none.

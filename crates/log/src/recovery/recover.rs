@@ -189,7 +189,7 @@ pub(crate) fn corruption(
 ) -> Result<Error> {
     let id = *walk.decoder.identity();
     walk.window.load(stop.at, BLOCK_BYTES)?;
-    let mut details = explain(&id, stop, walk.window.bytes(), walk.window.at()).lines;
+    let mut details = explain(&id, stop, walk.window.bytes(), walk.window.at());
     if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
         details.push(promise_in_words(evidence.lsn, evidence.end));
     }
