@@ -29,8 +29,8 @@ Examples:
   sudo inkstone watch --name etcd --slow 10ms      what its slow syncs waited for
 
 Nothing is attached to the program: watch reads the kernel's trace events in its own instance,
-and removes the instance at the end. It writes nothing but the files of --json and --metrics. Exits
-with 1 if there is no such program, or if the kernel cannot be traced here: it needs root.";
+and removes the instance at the end. It writes nothing but the file of --json. Exits with 1 if
+there is no such program, or if the kernel cannot be traced here: it needs root.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -56,9 +56,6 @@ pub(crate) struct WatchArguments {
     /// Explain the calls that took at least so long: what each sync or write to a file waited for
     #[arg(long, value_name = "TIME", value_parser = duration)]
     slow: Option<Duration>,
-    /// Write the sums of --slow in the text format of Prometheus
-    #[arg(long, value_name = "FILE", requires = "slow")]
-    metrics: Option<PathBuf>,
 }
 
 fn up_to_a_day(text: &str) -> Result<Duration, String> {
@@ -81,7 +78,6 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
         }
     };
     let json_file = arguments.json.as_deref().map(Export::open).transpose()?;
-    let metrics_file = arguments.metrics.as_deref().map(Export::open).transpose()?;
     let options = WatchOptions { target, time: arguments.seconds, slow: arguments.slow };
     let report = run(&options, stop)?;
     if !arguments.json.as_deref().is_some_and(is_stdout) {
@@ -89,9 +85,6 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     }
     if let Some(mut file) = json_file {
         file.write(&(serde_json::to_string_pretty(&report).context("make the JSON")? + "\n"))?;
-    }
-    if let (Some(mut file), Some(slow)) = (metrics_file, &report.slow) {
-        file.write(&slow.metrics())?;
     }
     let is_stopped = stop.load(Ordering::Relaxed);
     Ok(if is_stopped { ExitCode::from(signals::ENDED) } else { ExitCode::SUCCESS })

@@ -1,7 +1,7 @@
 //! The slow calls of a watched program, for people and programs.
 //!
-//! *Owns*: the words for what a call waited for, the sum of all, and the text of metrics. *May not
-//! touch*: how it was found out (`slow`).
+//! *Owns*: the words for what a call waited for, and the sum of all. *May not touch*: how it was
+//! found out (`slow`).
 
 use serde::Serialize;
 
@@ -130,27 +130,6 @@ impl Wait {
             Self::NotKnown => "what is not known".into(),
         }
     }
-
-    /// The value of the metric's label, and the program that is blamed.
-    fn labels(&self) -> (&'static str, &str) {
-        match self {
-            Self::Ran => ("ran", ""),
-            Self::RunQueue => ("run_queue", ""),
-            Self::Reclaim => ("reclaim", ""),
-            Self::DirtyPages => ("dirty_pages", ""),
-            Self::Journal(Asker::Itself | Asker::SameProgram) => ("journal", "itself"),
-            Self::Journal(Asker::Other(who)) => ("journal", who),
-            Self::Journal(Asker::Timer) => ("journal", "timer"),
-            Self::Journal(Asker::NotKnown) => ("journal", ""),
-            Self::Throttled => ("cgroup_limit", ""),
-            Self::Queue => ("queue", ""),
-            Self::Device => ("device", ""),
-            Self::DeviceBeside(who) => ("device", who),
-            Self::Discard => ("discard", ""),
-            Self::Host(disk) => ("loop_host", disk),
-            Self::NotKnown => ("not_known", ""),
-        }
-    }
 }
 
 impl SlowReport {
@@ -181,30 +160,6 @@ impl SlowReport {
             }
         };
         self
-    }
-
-    /// The sums in the text format of Prometheus.
-    pub fn metrics(&self) -> String {
-        let mut text = format!(
-            "# HELP inkstone_watch_calls Syncs and writes to files that were seen.\n\
-             # TYPE inkstone_watch_calls gauge\ninkstone_watch_calls {}\n\
-             # HELP inkstone_watch_slow_calls Slow ones among them.\n\
-             # TYPE inkstone_watch_slow_calls gauge\ninkstone_watch_slow_calls {}\n\
-             # HELP inkstone_watch_slow_seconds How long the slowest took, by what they waited for \
-             longest.\n# TYPE inkstone_watch_slow_seconds summary\n",
-            self.calls, self.slow
-        );
-        for SlowSum { wait, calls, ms } in &self.sums {
-            let (wait, who) = wait.labels();
-            let who = who.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let labels = format!("{{wait=\"{wait}\",who=\"{who}\"}}");
-            text.push_str(&format!(
-                "inkstone_watch_slow_seconds_sum{labels} {}\n\
-                 inkstone_watch_slow_seconds_count{labels} {calls}\n",
-                ms / 1000.0
-            ));
-        }
-        text
     }
 }
 
