@@ -179,6 +179,8 @@ mod tests {
         let file = asked.path().to_str().expect("a name");
         run_on_device("debugfs", &["-w", "-f", file], device.path(), |code| code == 0)
             .expect("it is set");
+        // The tool writes through the page cache, which a device that is taken away forgets.
+        File::open(device.path()).and_then(|file| file.sync_all()).expect("written back");
         device.detach().expect("detached");
         let running = machine.boot(disk, kind).expect("it mounts");
         let metadata = fs::metadata(top.join(name)).expect("it is there");
