@@ -73,11 +73,8 @@ fn groups_that_share_a_full_log_are_purged_one_by_one() {
         raft.save_committed(last - 2).unwrap();
         raft.purge(&EntryId::new(Leader::of_term(1), last - 2)).unwrap();
     }
-    for round in 0..10 {
-        for raft in &all {
-            append(raft, raft.bounds().unwrap().next, 300)
-                .unwrap_or_else(|why| panic!("{round}: {why}"));
-        }
+    for raft in all.iter().chain(&all).chain(&all) {
+        append(raft, raft.bounds().unwrap().next, 300).unwrap();
     }
     groups.close().unwrap();
 }
