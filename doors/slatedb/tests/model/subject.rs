@@ -470,10 +470,21 @@ impl Subject for SlateSubject {
                 _ => Shown::Nothing,
             },
             When::Poisoned => {
-                let appended = open.append(&vec![row(1, u64::MAX, 9)]);
-                let is_refused = appended.is_err() || open.objects.is_away();
-                let answers = (!is_refused).then(|| "append: Ok".to_owned());
-                Shown::Poisoned(answers.into_iter().collect())
+                if open.objects.is_away() {
+                    return Shown::Poisoned(Vec::new());
+                }
+                let mut answers = Vec::new();
+                if open.append(&vec![row(1, u64::MAX, 9)]).is_ok() {
+                    answers.push("append: Ok".to_owned());
+                }
+                // A batch that will not be durable ends the writer by itself.
+                match open.writer.borrow().status() {
+                    Ok(status) if status.last_flushed_wal_id < open.last() => {
+                        answers.push(format!("status: {status:?}"));
+                    }
+                    _ => {}
+                }
+                Shown::Poisoned(answers)
             }
         }
     }
