@@ -57,8 +57,8 @@ pub(crate) struct Open {
     epoch: Cell<u64>,
     last: Cell<u64>,
     waiting: Arc<Mutex<Waiting>>,
-    /// How often the writer has told its end.
-    ends: Arc<Mutex<u32>>,
+    /// The reasons that the writer has told for its end.
+    ends: Arc<Mutex<Vec<WalError>>>,
     calls: Calls,
     replayed: Vec<Batch>,
 }
@@ -73,7 +73,7 @@ fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> WalErro
 }
 
 /// Hears what a writer tells, from the oldest batch on.
-fn hear(writer: &Writer, waiting: &Arc<Mutex<Waiting>>, ends: &Arc<Mutex<u32>>) {
+fn hear(writer: &Writer, waiting: &Arc<Mutex<Waiting>>, ends: &Arc<Mutex<Vec<WalError>>>) {
     let (waiting, ends) = (Arc::clone(waiting), Arc::clone(ends));
     let hear = move |event| {
         let mut waiting = waiting.lock().unwrap();
@@ -84,8 +84,8 @@ fn hear(writer: &Writer, waiting: &Arc<Mutex<Waiting>>, ends: &Arc<Mutex<u32>>) 
                     tell(Ok(()));
                 }
             }
-            WalEvent::WalClosed(_) => {
-                *ends.lock().unwrap() += 1;
+            WalEvent::WalClosed(status) => {
+                ends.lock().unwrap().extend(status.closed_reason);
                 waiting.drain(..).for_each(|(_, tell)| tell(Err(())));
             }
         }
@@ -204,8 +204,9 @@ impl Open {
         if !answers.iter().all(is_told) {
             return Err(Failed::Wrong(format!("the fenced writer answers {answers:?}")));
         }
-        if std::mem::take(&mut *self.ends.lock().unwrap()) != 1 {
-            return Err(Failed::Wrong("the fenced writer did not tell its end once".into()));
+        let ends = std::mem::take(&mut *self.ends.lock().unwrap());
+        if ends.len() != 1 {
+            return Err(Failed::Wrong(format!("the fenced writer tells these ends: {ends:?}")));
         }
         hear(&self.writer.borrow(), &self.waiting, &self.ends);
         Ok(())
@@ -437,13 +438,19 @@ impl Subject for SlateSubject {
     fn end(&self, open: Open, end: End) -> Told<Database> {
         let mut writer = open.writer.into_inner();
         let answer = match end {
-            End::Close => match now(writer.close()) {
-                Err(error) => Answer::Poisoned(format!("it does not close: {error}")),
-                Ok(()) if *open.ends.lock().unwrap() != 1 => {
-                    Answer::Neither("the end was not told once".into())
+            End::Close => {
+                let closed = now(writer.close());
+                let ends = open.ends.lock().unwrap();
+                // Once, and with the reason why it did not close.
+                let is_said = matches!(ends[..], [WalError::Closed]) == closed.is_ok();
+                match closed {
+                    _ if ends.len() != 1 || !is_said => {
+                        Answer::Neither(format!("closed: {closed:?}, and told: {ends:?}"))
+                    }
+                    Err(error) => Answer::Poisoned(format!("it does not close: {error}")),
+                    Ok(()) => Answer::Done,
                 }
-                Ok(()) => Answer::Done,
-            },
+            }
             End::Drop => Answer::Done,
             End::Kill => {
                 writer.abandon();
