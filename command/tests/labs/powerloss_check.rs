@@ -87,7 +87,8 @@ fn what_the_kernel_writes_back_by_itself_is_no_sync() {
 }
 
 /// What was not synced is said of a rename, of a file that is truncated and written, of one that is
-/// overwritten, and of a second name for a file that is synced.
+/// overwritten, and of a second name for a file that is synced. A sync that is not of this file alone
+/// is not called its own.
 #[test]
 fn the_cause_of_a_loss_is_said() {
     let kinds = here("the_cause_of_a_loss_is_said", &[FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs]);
@@ -104,6 +105,9 @@ fn the_cause_of_a_loss_is_said() {
             ("echo new >f", ["`f` has 12 bytes after the cut, and 4 ", file]),
             ("printf new | dd of=f conv=notrunc", ["`f` is not as it is ", file]),
             ("sync f; ln f g", ["`g` is there ", directory]),
+            ("sync -f .; echo b >g", ["`g` ", "the last sync of the whole file system until "]),
+            // `h` gets the number of `g`.
+            ("echo a >g; sync g; rm g; echo b >h", ["`h` is there ", directory]),
         ] {
             let output = check(at, &more, script);
             let results: Vec<RunResult> = serde_json::from_slice(&output.stdout).unwrap();
@@ -113,6 +117,11 @@ fn the_cause_of_a_loss_is_said() {
                 let is_said = cause.iter().any(|sentence| sentence.contains(word));
                 assert!(is_said, "{kind}: {script}: {word:?}: {cause:#?}");
             }
+            // The last sync is that of `g`; what differs of `f` is said by its other name.
+            let is_told = cause
+                .iter()
+                .any(|it| it.contains("the last sync of `h`") || it.contains("`f` is torn"));
+            assert!(!is_told, "{kind}: {script}: {cause:#?}");
         }
         let told = told(&check(at, &format!("--fs {kind} --in given"), "echo new >f"));
         assert!(told.contains("\n    cause: the first loss, at its exit 0: `f` old\n"), "{told}");

@@ -130,15 +130,21 @@ const FORK: EventSpec = event("sched/sched_process_fork", &["parent_pid", "child
     Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
 });
 
-/// What a file system is asked to make durable, beside the events of files in [`EVENTS`]; and
-/// whose thread asks.
+/// What a file system is asked to make durable, beside the events of files in [`EVENTS`]; whose
+/// thread asks; and which file is no more. (A number of btrfs is used once.)
 pub(super) const WHOLE_SYNC_EVENTS: &[EventSpec] = &[
     FORK,
     DIRECTORY_OF_XFS,
     event("ext4/ext4_sync_fs", &["dev"], |_| Some(TraceKind::WholeSync)),
     event("xfs/xfs_fs_sync_fs", &["dev"], |_| Some(TraceKind::WholeSync)),
     event("btrfs/btrfs_sync_fs", &["wait"], |_| Some(TraceKind::WholeSync)),
+    event("ext4/ext4_free_inode", &["dev", "ino"], inactive),
+    event("xfs/xfs_inode_inactivating", &["dev", "ino"], inactive),
 ];
+
+fn inactive(record: &Record<'_>) -> Option<TraceKind> {
+    Some(TraceKind::Inactive { inode: record.number(1)? })
+}
 
 /// What threads wait for. The kernel shows these of the chosen threads alone.
 pub(super) const TASK_EVENTS: &[EventSpec] = &[

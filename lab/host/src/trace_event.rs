@@ -76,6 +76,8 @@ pub enum TraceKind {
     FileSyncEnd { failed: bool },
     /// A file system begins to sync all of itself.
     WholeSync,
+    /// A file system lets go of a file, mostly of a removed one, whose number a new one may get.
+    Inactive { inode: u64 },
     /// Reads or writes past the page cache begin.
     DirectIo { device: DeviceNumber, inode: u64 },
     /// A thread gave a request to io_uring.

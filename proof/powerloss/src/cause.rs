@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use inkstone_host::{LogPlace, TraceKind, log_place};
+use inkstone_host::{LogPlace, TraceEvent, TraceKind, log_place};
 
 use crate::fewest::{Fewest, fewest};
 use crate::kernel::disk::Disk;
@@ -413,19 +413,28 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
     }
 
     /// When a file or directory was synced, by its file system's own events. `None`: it is not
-    /// known.
+    /// known, as where the last sync may be that of a removed file with the same number.
     fn syncs(&self, subject: &str, inode: u64) -> Option<String> {
         let case = self.case;
         let Case { heard: line, began, .. } = case;
         let (live, heard) = (self.medium.seen(), self.heard_ns()?);
-        let times = live.syncs.as_ref()?.iter().filter(|event| match event.what {
-            TraceKind::FileSync { inode: of, .. } => of == inode && event.time_ns >= began.ns,
+        let events = live.syncs.as_ref()?.iter().filter(|event| match event.what {
+            TraceKind::FileSync { inode: of, .. } | TraceKind::Inactive { inode: of } => {
+                of == inode && event.time_ns >= began.ns
+            }
             TraceKind::WholeSync => event.time_ns >= began.ns,
             _ => false,
         });
-        let times: Vec<u64> = times.map(|event| event.time_ns).collect();
-        let (before, after) = times.split_at(times.partition_point(|time| *time <= heard));
-        let mut words = match before.last() {
+        let events: Vec<_> = events.collect();
+        let until = events.partition_point(|event| event.time_ns <= heard);
+        let (before, after) = events.split_at(until);
+        let is_sync = |event: &&&TraceEvent| !matches!(event.what, TraceKind::Inactive { .. });
+        let last = before.iter().rfind(is_sync);
+        let is_whole = last.is_some_and(|last| last.what == TraceKind::WholeSync);
+        if !is_whole && last.is_some() && before.last() != last {
+            return None;
+        }
+        let mut words = match last.map(|last| &last.time_ns) {
             None => format!(
                 "{subject} was not synced, by any call, between {} and {}",
                 case.start(),
@@ -437,13 +446,15 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
                     0 | 1 => format!("{} before", span(heard - last)),
                     lines => format!("before line {then}; {lines} lines were heard since"),
                 };
+                // A file that is younger was not in it.
+                let subject = if is_whole { "the whole file system" } else { subject };
                 format!("the last sync of {subject} until {} began {since}", case.was_promised())
             }
         };
         // Behind a command's exit the lab itself syncs.
-        let next = after.first().filter(|_| matches!(case.whose, Whose::Writer));
+        let next = after.iter().find(is_sync).filter(|_| matches!(case.whose, Whose::Writer));
         if let Some(next) = next {
-            words += &format!("; the next one began {} after it", span(next - heard));
+            words += &format!("; the next one began {} after it", span(next.time_ns - heard));
         }
         Some(words)
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use inkstone_host::{ExtentMap, btrfs_devices, file_handle, open_plain};
 
-use crate::check::tree::{self, Found, Pair, Tree, in_one_line};
+use crate::check::tree::{self, Found, OTHER_NAMES, Pair, Tree, in_one_line};
 use crate::kernel::machine::FsKind;
 
 /// A file, also when its number is used again.
@@ -129,10 +129,13 @@ pub(crate) fn differences(
                     (false, words)
                 }
                 _ if words.is_empty() => (false, format!("{it} is {found} after the cut")),
-                _ => (false, format!("{it} is {found} after the cut: {words}")),
+                _ => (false, format!("{it} is not as it is {with}: {words}")),
             },
         };
-        let (subject, inode) = if is_name {
+        let (subject, inode) = if words.ends_with(OTHER_NAMES) {
+            // What had to be synced is said of the other names.
+            (it, None)
+        } else if is_name {
             let parent = name.parent().unwrap_or(Path::new(""));
             (directory(parent), sound.inodes.get(parent))
         } else {

@@ -24,7 +24,7 @@ fn on(result: &RunResult) -> String {
             classes.map(|class| format!("{} {}", class.states, class.name)).collect();
         let synced = match result.counts.of(FLUSHES) {
             _ if is_during(result) => "all was written back again and again".to_owned(),
-            0 => "it does not sync: no flush reached the disk before its exit".to_owned(),
+            0 => "no flush reached the disk before its exit".to_owned(),
             count => format!("{count} flushes reached the disk before its exit"),
         };
         lines.push(format!("  {states} states: {}; {synced}", classes.join(", ")));

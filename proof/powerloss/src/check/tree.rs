@@ -17,6 +17,8 @@ use inkstone_host::{attributes, open_plain};
 /// in which it is found shows the bytes of others.
 pub(crate) const OTHERS: &[u8; 16] = b"another's bytes\n";
 const SECTOR_BYTES: usize = 512;
+/// Nothing but which other names a file has.
+pub(crate) const OTHER_NAMES: &str = "its other names differ";
 /// No directory that fits onto a disk of the lab has more names.
 const NAMES_MAX: usize = 200_000;
 /// All files are in memory, three times. One with holes is as long as it says.
@@ -273,20 +275,23 @@ impl Pair {
     /// How what is found differs from what should be there, in words.
     fn differs(now: &Node, wanted: Option<&Node>) -> String {
         let Some(wanted) = wanted else { return String::new() };
-        let (Some(there), Some(new)) = (now.bytes(), wanted.bytes()) else {
-            return if now.kind == wanted.kind {
-                "its mode, owner or attributes differ".into()
-            } else {
-                "it is of another kind".into()
-            };
-        };
-        if there == new {
+        if now.kind == wanted.kind {
             return if now.mode != wanted.mode {
                 format!("its mode is {:o}, not {:o}", now.mode & 0o7777, wanted.mode & 0o7777)
+            } else if now.owner != wanted.owner {
+                "its owner differs".into()
+            } else if now.attributes != wanted.attributes {
+                "its attributes differ".into()
             } else {
-                "its owner, attributes or links differ".into()
+                OTHER_NAMES.into()
             };
         }
+        let (Some(there), Some(new)) = (now.bytes(), wanted.bytes()) else {
+            return match (&now.kind, &wanted.kind) {
+                (Kind::Link(_), Kind::Link(_)) => "it leads elsewhere".into(),
+                _ => "it is of another kind".into(),
+            };
+        };
         let same = there.iter().zip(new).take_while(|(there, new)| there == new).count();
         let zeros = there[same..].iter().filter(|byte| **byte == 0).count();
         format!(
