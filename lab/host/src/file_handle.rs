@@ -27,8 +27,7 @@ struct Answer {
 pub fn file_handle(path: &Path) -> Result<Vec<u8>> {
     let failed = |error: io::Error| Error::new("read the handle of", path, error);
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
-    let head =
-        libc::file_handle { handle_bytes: BYTES_MAX as u32, handle_type: 0, f_handle: [] };
+    let head = libc::file_handle { handle_bytes: BYTES_MAX as u32, handle_type: 0, f_handle: [] };
     let (mut answer, mut mount) = (Answer { head, bytes: [0; BYTES_MAX] }, 0);
     // SAFETY: the name, the answer and the mount's number live through the call. It writes no more
     // bytes behind the head than the head says, and the answer has so many.

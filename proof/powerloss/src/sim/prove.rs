@@ -2,13 +2,8 @@
 //!
 //! *Owns*: that loop. *May not touch*: where states come from, what is right.
 
-use std::sync::Arc;
-
-use inkstone_io::AnyDirectory;
-use inkstone_sim::SimDisk;
-
-use super::walk::{State, Walk};
-use inkstone_subject::{Broken, Directories, End, Past as _, SOLE, ShownBy, Subject, When};
+use super::walk::{State, Walk, directories};
+use inkstone_subject::{Broken, End, Past as _, SOLE, ShownBy, Subject, When};
 
 /// Proves that what a subject promised holds in every state. `see` looks at each that was opened.
 ///
@@ -33,12 +28,6 @@ pub fn prove<S: Subject>(
         })?;
     }
     Ok(())
-}
-
-/// The directories of a disk.
-pub(super) fn directories(disk: &SimDisk) -> Directories {
-    let disk = disk.clone();
-    Arc::new(move |path| AnyDirectory::new(disk.directory(path)))
 }
 
 /// Opens one state, and uses it once more.

@@ -15,7 +15,6 @@ use inkstone_sim::{
 };
 
 use super::mortal::{Mortal, NEVER};
-use super::prove::directories;
 use super::space::{Pick, Space};
 use super::tally::Tally;
 use super::way::{AGAIN, Cuts, Effort, Way, Wrong};
@@ -62,6 +61,12 @@ pub struct State<S: Subject> {
     pub when: &'static str,
     /// What else was done to it.
     pub note: String,
+}
+
+/// The directories of a disk.
+pub(super) fn directories(disk: &SimDisk) -> Directories {
+    let disk = disk.clone();
+    Arc::new(move |path| AnyDirectory::new(disk.directory(path)))
 }
 
 /// A power cut whose states are to be given.
