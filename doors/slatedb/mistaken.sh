@@ -131,7 +131,9 @@ mistake "a checkpoint without its rows is shown" iterator.rs \
     'let error = self.wal.truncated(id, self.end, given_back).await;' \
     'drop(given_back); let error = WalError::WalTruncated(id);'
 mistake "a checkpoint on an older log is shown" wals.rs \
-    'let lost = self.lacks(end.map_or(id, |end| end - 1), id - 1);' \
+    'let lost = self.lacks(reader, end.map_or(id, |end| end - 1), id - 1);' \
     'let lost = WalError::WalTruncated(id);'
-mistake "a reader that follows shows an older log" wals.rs '&& !has_writer' '&& has_writer'
+mistake "a reader that follows shows an older log" wals.rs \
+    '&& !found.as_ref().is_some_and(has_writer)' \
+    '&& found.as_ref().is_some_and(has_writer)'
 exit $missed

@@ -82,13 +82,14 @@ impl DatabaseWal {
         if last <= replay_after {
             return Ok(true);
         }
-        let Some((reader, _)) = self.reader().await? else { return Err(self.lacks(last, 0)) };
+        let Some((reader, _)) = self.reader().await? else { return Err(self.lacks(None, last, 0)) };
         if reader.first().get() > replay_after.saturating_add(1) {
             return Err(self.is_given_back(replay_after.saturating_add(1)));
         }
-        let durable = blocking(move || last_of(&reader)).await?.get();
+        let looks = reader.clone();
+        let durable = blocking(move || last_of(&looks)).await?.get();
         if durable < last {
-            return Err(self.lacks(last, durable));
+            return Err(self.lacks(Some(&reader), last, durable));
         }
         // Each id has rows.
         Ok(false)
@@ -108,7 +109,7 @@ impl DatabaseWal {
     ) -> Result<(), WalError> {
         let source = match self.reader().await? {
             Some((reader, _)) => Some(reader),
-            None if last > replay_after => return Err(self.lacks(last, 0)),
+            None if last > replay_after => return Err(self.lacks(None, last, 0)),
             None => None,
         };
         let (first, last) = (Lsn::new(replay_after.saturating_add(1)), Lsn::new(last));
@@ -211,7 +212,9 @@ impl DatabaseWal {
         while cursor.next_lsn() <= last {
             match cursor.next() {
                 Ok(Some(record)) => call(record.lsn, record.bytes)?,
-                Ok(None) => return Err(self.lacks(last.get(), cursor.durable().get())),
+                Ok(None) => {
+                    return Err(self.lacks(Some(reader), last.get(), cursor.durable().get()));
+                }
                 Err(Error::TruncatedBefore { lsn, .. }) => {
                     return Err(self.is_given_back(lsn.get()));
                 }

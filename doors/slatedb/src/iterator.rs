@@ -16,7 +16,7 @@ use crate::blocking::blocking;
 use crate::error::{data, of_log};
 use crate::rows::decode;
 use crate::state::Shared;
-use crate::wals::DatabaseWal;
+use crate::wals::{DatabaseWal, Found};
 
 /// How many bytes of records are decoded at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -41,8 +41,7 @@ struct ReadPlace {
     next: u64,
     /// One above the last id of the range; `None` if the range has no end.
     end: Option<u64>,
-    /// With the writer, if it is one of this process.
-    cursor: Option<(Cursor, Option<Arc<Shared>>)>,
+    cursor: Option<(Cursor, Found)>,
 }
 
 impl LogIterator {
@@ -54,7 +53,8 @@ impl LogIterator {
     /// What a writer that has just opened replays: all of its log from `next` on.
     pub(crate) fn replay(wal: DatabaseWal, next: u64, writer: &Arc<Shared>) -> Self {
         let end = Some(writer.log.last().get().saturating_add(1));
-        let cursor = Some((writer.log.reader().from(Lsn::new(next)), Some(Arc::clone(writer))));
+        let found = (writer.log.reader(), Some(Arc::clone(writer)));
+        let cursor = Some((found.0.from(Lsn::new(next)), found));
         Self { place: Some(ReadPlace { wal, next, end, cursor }), step: None }
     }
 }
@@ -81,18 +81,18 @@ impl ReadPlace {
             if self.cursor.is_none() {
                 match self.wal.reader().await {
                     Ok(None) if self.end.is_some() => {
-                        let error = self.wal.missing(self.next, self.end).await;
+                        let error = self.wal.missing(None, self.next, self.end).await;
                         return (self, Err(error));
                     }
                     // No writer has opened the log yet. Each look is a request to the store.
                     Ok(None) => blocking(|| std::thread::sleep(PATIENCE)).await,
-                    Ok(Some((reader, of))) => {
-                        self.cursor = Some((reader.from(Lsn::new(self.next)), of));
+                    Ok(Some(found)) => {
+                        self.cursor = Some((found.0.from(Lsn::new(self.next)), found));
                     }
                     Err(error) => return (self, Err(error)),
                 }
             }
-            let Some((mut cursor, living)) = self.cursor.take() else { continue };
+            let Some((mut cursor, (reader, living))) = self.cursor.take() else { continue };
             let is_beside = living.is_none();
             let (wal, next, end) = (self.wal.clone(), self.next, self.end);
             let (cursor, read) = blocking(move || {
@@ -103,22 +103,22 @@ impl ReadPlace {
             match read {
                 Ok(Some((rows, last))) => {
                     self.next = last.saturating_add(1);
-                    self.cursor = Some((cursor, living));
+                    self.cursor = Some((cursor, (reader, living)));
                     return (self, Ok(Some(WalRows { rows, last_consumed_wal_file_id: last })));
                 }
                 Ok(None) => match &living {
                     // The writer has ended: look for its successor.
                     Some(writer) if !writer.is_open() => {}
                     _ if self.end.is_some() => {
-                        let error = self.wal.missing(self.next, self.end).await;
+                        let error = self.wal.missing(Some(&reader), self.next, self.end).await;
                         return (self, Err(error));
                     }
                     Some(writer) => match writer.log.durable_at(Lsn::new(self.next)).await {
-                        Ok(_) => self.cursor = Some((cursor, living)),
+                        Ok(_) => self.cursor = Some((cursor, (reader, living))),
                         // The log has failed, and the writer's state may not show it yet.
                         Err(_) => blocking(|| std::thread::sleep(PATIENCE / 20)).await,
                     },
-                    None => self.cursor = Some((cursor, living)),
+                    None => self.cursor = Some((cursor, (reader, living))),
                 },
                 // The log was closed, and its files may belong to the next writer.
                 Err(_) if living.as_ref().is_some_and(|writer| !writer.is_open()) => {}

@@ -14,7 +14,7 @@ use slatedb::wal::WalError;
 
 use crate::blocking::blocking;
 use crate::bound::Tuning;
-use crate::error::{data, of_io, of_log};
+use crate::error::{data, of_io, of_log, unavailable};
 use crate::place::{OsPlace, Place, check_finished, directory_name};
 use crate::state::Shared;
 
@@ -148,8 +148,13 @@ impl DatabaseWal {
     }
 
     /// The error of a range up to before `end` if the log has only the rows before `id`.
-    pub(crate) async fn missing(&self, id: u64, end: Option<u64>) -> WalError {
-        let lost = self.lacks(end.map_or(id, |end| end - 1), id - 1);
+    pub(crate) async fn missing(
+        &self,
+        reader: Option<&Reader>,
+        id: u64,
+        end: Option<u64>,
+    ) -> WalError {
+        let lost = self.lacks(reader, end.map_or(id, |end| end - 1), id - 1);
         self.truncated(id, end, lost).await
     }
 
@@ -177,8 +182,16 @@ impl DatabaseWal {
         ))
     }
 
-    /// The error of a reader, a clone or a deletion that needs this row, which the log never had.
-    pub(crate) fn lacks(&self, last: u64, durable: u64) -> WalError {
+    /// The error of a reader or a clone that needs this row, which the log does not show. A writer
+    /// in another process may have the row, and not have published it.
+    pub(crate) fn lacks(&self, reader: Option<&Reader>, last: u64, durable: u64) -> WalError {
+        if reader.is_some_and(has_writer) {
+            return unavailable(format!(
+                "{}: the manifest knows WAL id {last}, and the log's writer, which is open, has \
+                 published the ids up to {durable}: try again",
+                self.path()
+            ));
+        }
         data(format!(
             "{}: the manifest knows WAL id {last}, the log ends at {durable}: bring back the log \
              that belongs to the database",
@@ -232,9 +245,6 @@ impl DatabaseWal {
         // First: what it knows is in the log, if there is no writer then.
         let seen = self.manifest(None).await?.as_ref().map(Seen::of);
         let found = self.reader().await?.map(|(reader, _)| reader);
-        let has_writer = found
-            .as_ref()
-            .is_some_and(|reader| reader.recovery().is_none_or(|recovery| recovery.end.is_none()));
         let last = match &found {
             Some(reader) => {
                 let reader = reader.clone();
@@ -243,9 +253,9 @@ impl DatabaseWal {
             None => Lsn::ZERO,
         };
         if let Some(seen) = seen.filter(|seen| seen.known_id() > last.get().max(seen.replay_after))
-            && !has_writer
+            && !found.as_ref().is_some_and(has_writer)
         {
-            return Err(self.lacks(seen.known_id(), last.get()));
+            return Err(self.lacks(None, seen.known_id(), last.get()));
         }
         *self.kept() = found;
         Ok(last.get())
@@ -267,6 +277,11 @@ impl DatabaseWal {
     fn kept(&self) -> MutexGuard<'_, Option<Reader>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a writer had the log open when this reader was opened.
+fn has_writer(reader: &Reader) -> bool {
+    reader.recovery().is_none_or(|recovery| recovery.end.is_none())
 }
 
 /// The last durable record. A reader beside a writer looks for new records only when it is asked

@@ -12,15 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{AnyDirectory, IoError};
+use inkstone_sim::{DiskOptions, SimDisk};
 use inkstone_slatedb::{DatabaseWal, Living, OsPlace, Place, Seen, Tuning, Wals};
+use slatedb::admin::{Admin, CloneSourceSpec};
 use slatedb::config::{
-    CheckpointOptions, CheckpointScope, CloseOptions, GarbageCollectorDirectoryOptions,
-    GarbageCollectorOptions, Settings,
+    CheckpointOptions, CheckpointScope, CloseOptions, FlushOptions, FlushType,
+    GarbageCollectorDirectoryOptions, GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, DbReader, DbReaderMode, ErrorKind, GarbageCollectorBuilder};
-use support::{Fenced, Manifest, row};
+use support::{Fenced, Manifest, SimPlace, row, small};
 
 fn settings() -> Settings {
     Settings {
@@ -277,6 +279,36 @@ async fn a_reader_of_an_older_log_or_of_none_gets_an_error() {
             }
         }
     }
+}
+
+/// Without a shared page, a writer without a thread publishes a row with its next call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_a_living_writer_has_not_published_is_no_damage() {
+    let (disk, store) = (SimDisk::new(1, DiskOptions::default()), store());
+    let process = || Wals::in_place(SimPlace::new(&disk), store.clone(), small());
+    let db = open(&store, &process()).await.unwrap();
+    db.put("a", "value").await.unwrap();
+    db.flush_with_options(FlushOptions { flush_type: FlushType::Wal }).await.unwrap();
+    let options = CheckpointOptions::default();
+    let checkpoint = db.create_checkpoint(CheckpointScope::Durable, &options).await.unwrap().id;
+    let elsewhere = process();
+    let read = async || {
+        let mode = DbReaderMode::Checkpoint(checkpoint);
+        let reader = DbReader::builder("db", store.clone()).with_reader_mode(mode);
+        reader.with_wal_reader(Arc::new(elsewhere.of("db"))).build().await
+    };
+    let clone = async |to: &str| {
+        let admin = Admin::builder(to, store.clone()).with_wal_admin(Arc::new(elsewhere.clone()));
+        let source = CloneSourceSpec::with_checkpoint("db", checkpoint);
+        admin.build().create_clone_builder_from_source(source).build().await.map(drop)
+    };
+    for refused in [read().await.map(drop), clone("early").await] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    close(&db).await;
+    assert!(read().await.unwrap().get("a").await.unwrap().is_some());
+    clone("late").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
