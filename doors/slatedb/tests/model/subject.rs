@@ -43,8 +43,27 @@ impl From<WalError> for Failed {
 
 type Done = Result<(), Failed>;
 
-/// The batches that are not durable by what a writer has told: each id, and whom to tell.
-type Waiting = VecDeque<(u64, Box<dyn FnOnce(Result<(), ()>) + Send>)>;
+/// What a writer has told.
+#[derive(Default)]
+struct Heard {
+    /// The batches that are not durable by that: each id, and whom to tell.
+    waiting: VecDeque<(u64, Box<dyn FnOnce(Result<(), ()>) + Send>)>,
+    last: u64,
+    /// Each end, with its reason.
+    ends: Vec<WalError>,
+}
+
+impl Heard {
+    /// What is wrong with the end of a writer of which a close has succeeded or not.
+    fn wrong_end(&self, is_closed: bool) -> Option<String> {
+        let is_right = match &self.ends[..] {
+            [reason] => matches!(reason, WalError::Closed) == is_closed,
+            _ => false,
+        };
+        let ends = &self.ends;
+        (!is_right).then(|| format!("closed: {is_closed}, and it told these ends: {ends:?}"))
+    }
+}
 
 /// A process with a writer.
 pub(crate) struct Open {
@@ -56,9 +75,7 @@ pub(crate) struct Open {
     writer: RefCell<Writer>,
     epoch: Cell<u64>,
     last: Cell<u64>,
-    waiting: Arc<Mutex<Waiting>>,
-    /// The reasons that the writer has told for its end.
-    ends: Arc<Mutex<Vec<WalError>>>,
+    heard: Arc<Mutex<Heard>>,
     calls: Calls,
     replayed: Vec<Batch>,
 }
@@ -73,20 +90,24 @@ fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> WalErro
 }
 
 /// Hears what a writer tells, from the oldest batch on.
-fn hear(writer: &Writer, waiting: &Arc<Mutex<Waiting>>, ends: &Arc<Mutex<Vec<WalError>>>) {
-    let (waiting, ends) = (Arc::clone(waiting), Arc::clone(ends));
+fn hear(writer: &Writer, heard: &Arc<Mutex<Heard>>) {
+    let heard = Arc::clone(heard);
     let hear = move |event| {
-        let mut waiting = waiting.lock().unwrap();
+        let mut heard = heard.lock().unwrap();
         match event {
             WalEvent::WalFlushed(status) => {
-                while waiting.front().is_some_and(|(id, _)| *id <= status.last_flushed_wal_id) {
-                    let (_, tell) = waiting.pop_front().unwrap();
+                let last = status.last_flushed_wal_id;
+                // A panic here poisons what is heard, and so ends the test.
+                assert!(last >= heard.last && heard.ends.is_empty(), "told out of order");
+                heard.last = last;
+                while heard.waiting.front().is_some_and(|(id, _)| *id <= last) {
+                    let (_, tell) = heard.waiting.pop_front().unwrap();
                     tell(Ok(()));
                 }
             }
             WalEvent::WalClosed(status) => {
-                ends.lock().unwrap().extend(status.closed_reason);
-                waiting.drain(..).for_each(|(_, tell)| tell(Err(())));
+                heard.ends.push(status.closed_reason.unwrap());
+                heard.waiting.drain(..).for_each(|(_, tell)| tell(Err(())));
             }
         }
     };
@@ -102,7 +123,7 @@ fn rows_of(wal: &DatabaseWal) -> Result<Rows, WalError> {
         let middle = before.midpoint(first);
         match read(wal, middle, middle + 1) {
             Ok(_) => first = middle,
-            Err(WalError::WalTruncated(_)) => before = middle,
+            Err(WalError::WalTruncated(id)) if id == middle => before = middle,
             Err(error) => return Err(error),
         }
     }
@@ -123,8 +144,8 @@ impl Open {
         let (writer, mut rows) = now(wal.begin(&mut Manifest(seen(tree_has, known, 1))))?;
         let replayed = batches(drain(&mut rows)?);
         let last = writer.status().map_or(0, |status| status.last_flushed_wal_id);
-        let (waiting, ends) = (Arc::default(), Arc::default());
-        hear(&writer, &waiting, &ends);
+        let heard = Arc::default();
+        hear(&writer, &heard);
         Ok(Self {
             directories: Arc::clone(directories),
             place,
@@ -134,8 +155,7 @@ impl Open {
             writer: RefCell::new(writer),
             epoch: Cell::new(1),
             last: Cell::new(last),
-            waiting,
-            ends,
+            heard,
             calls: Calls::default(),
             replayed,
         })
@@ -170,11 +190,11 @@ impl Open {
     ) -> Result<(), WalError> {
         let id = self.last() + 1;
         // Before the append, which may tell by itself.
-        self.waiting.lock().unwrap().push_back((id, Box::new(callback)));
+        self.heard.lock().unwrap().waiting.push_back((id, Box::new(callback)));
         let appended = self.append(batch);
         match appended {
             Ok(()) => self.last.set(id),
-            Err(_) => self.waiting.lock().unwrap().retain(|(waits, _)| *waits != id),
+            Err(_) => self.heard.lock().unwrap().waiting.retain(|(waits, _)| *waits != id),
         }
         appended
     }
@@ -184,7 +204,8 @@ impl Open {
         let (id, completion) = parts(now(writer.flush())?);
         now(completion)?;
         let status = writer.status().map_err(|status| Failed::Wrong(format!("{status:?}")))?;
-        if id.is_some_and(|id| id > status.last_flushed_wal_id) || status.estimated_bytes != 0 {
+        let is_last = id.is_none_or(|id| id == self.last());
+        if !is_last || status.last_flushed_wal_id < self.last() || status.estimated_bytes != 0 {
             return Err(Failed::Wrong(format!("flushed up to {id:?}, and {status:?}")));
         }
         Ok(())
@@ -192,23 +213,29 @@ impl Open {
 
     /// The old writer is fenced, says so, and has told so once.
     fn fence(&self) -> Done {
-        let (writer, _) = now(self.wal.begin(&mut self.next()?))?;
+        let (writer, mut rows) = now(self.wal.begin(&mut self.next()?))?;
+        let replayed = batches(drain(&mut rows)?);
         self.epoch.set(self.epoch.get() + 1);
         let mut old = self.writer.replace(writer);
         let answers = [now(old.append(&[row(1, u64::MAX, 9)])).err(), now(old.flush()).err()];
         // Or that it could not make its last batches durable.
-        let is_told = |answer: &Option<WalError>| match answer {
-            Some(WalError::Unavailable(why)) => why.to_string().contains("poisoned"),
-            answer => matches!(answer, Some(WalError::Fenced)),
+        let is_told = |answer: &WalError| match answer {
+            WalError::Unavailable(why) => why.to_string().contains("poisoned"),
+            answer => matches!(answer, WalError::Fenced),
         };
-        if !answers.iter().all(is_told) {
+        if !answers.iter().all(|answer| answer.as_ref().is_some_and(is_told)) {
             return Err(Failed::Wrong(format!("the fenced writer answers {answers:?}")));
         }
-        let ends = std::mem::take(&mut *self.ends.lock().unwrap());
-        if ends.len() != 1 {
-            return Err(Failed::Wrong(format!("the fenced writer tells these ends: {ends:?}")));
+        let ends = std::mem::take(&mut self.heard.lock().unwrap().ends);
+        if ends.len() != 1 || !ends.iter().all(is_told) {
+            return Err(Failed::Wrong(format!("the fenced writer told these ends: {ends:?}")));
         }
-        hear(&self.writer.borrow(), &self.waiting, &self.ends);
+        hear(&self.writer.borrow(), &self.heard);
+        let (tree_has, _) = self.objects.manifest()?;
+        let log = rows_of(&self.wal)?;
+        if replayed != log.between((tree_has + 1).max(log.first), log.last()) {
+            return Err(Failed::Wrong(format!("replays {replayed:?}, and reads {log:?}")));
+        }
         Ok(())
     }
 
@@ -440,15 +467,11 @@ impl Subject for SlateSubject {
         let answer = match end {
             End::Close => {
                 let closed = now(writer.close());
-                let ends = open.ends.lock().unwrap();
-                // Once, and with the reason why it did not close.
-                let is_said = matches!(ends[..], [WalError::Closed]) == closed.is_ok();
-                match closed {
-                    _ if ends.len() != 1 || !is_said => {
-                        Answer::Neither(format!("closed: {closed:?}, and told: {ends:?}"))
-                    }
-                    Err(error) => Answer::Poisoned(format!("it does not close: {error}")),
-                    Ok(()) => Answer::Done,
+                let wrong = open.heard.lock().unwrap().wrong_end(closed.is_ok());
+                match (wrong, closed) {
+                    (Some(what), _) => Answer::Neither(what),
+                    (None, Err(error)) => Answer::Poisoned(format!("it does not close: {error}")),
+                    (None, Ok(())) => Answer::Done,
                 }
             }
             End::Drop => Answer::Done,
@@ -474,23 +497,24 @@ impl Subject for SlateSubject {
             })),
             When::InUse => match open.writer.borrow().status() {
                 Ok(status) if status.buffered_wal_entries_count == 0 => Shown::InUse(open.shown()),
-                _ => Shown::Nothing,
+                Ok(status) => match now(open.wal.last_wal_file_id(0)) {
+                    Ok(last) if last != status.last_flushed_wal_id => {
+                        let what = format!("last id {last}, and {status:?}");
+                        Shown::InUse(Err(Flaw::Unread(what)))
+                    }
+                    _ => Shown::Nothing,
+                },
+                Err(_) => Shown::Nothing,
             },
             When::Poisoned => {
-                if open.objects.is_away() {
-                    return Shown::Poisoned(Vec::new());
-                }
+                let appended = open.append(&vec![row(1, u64::MAX, 9)]);
+                let is_refused = appended.is_err() || open.objects.is_away();
                 let mut answers = Vec::new();
-                if open.append(&vec![row(1, u64::MAX, 9)]).is_ok() {
-                    answers.push("append: Ok".to_owned());
-                }
+                answers.extend((!is_refused).then(|| "append: Ok".to_owned()));
                 // A batch that will not be durable ends the writer by itself.
-                match open.writer.borrow().status() {
-                    Ok(status) if status.last_flushed_wal_id < open.last() => {
-                        answers.push(format!("status: {status:?}"));
-                    }
-                    _ => {}
-                }
+                let waits = !open.heard.lock().unwrap().waiting.is_empty();
+                let is_open = waits && !open.objects.is_away();
+                answers.extend(is_open.then(|| "no end, and batches wait".to_owned()));
                 Shown::Poisoned(answers)
             }
         }
