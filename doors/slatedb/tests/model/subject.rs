@@ -324,8 +324,8 @@ impl Open {
         Ok(())
     }
 
-    /// A reader in another process sees what this one does. The last batches are not published there
-    /// yet, since no thread of the writer's does that here.
+    /// A reader in another process sees what this one does. The last batches are not published
+    /// there yet, since no thread of the writer's does that here.
     fn read_beside(&self) -> Done {
         let [there, here] = [self.beside().of("main"), self.wal.clone()].map(|wal| rows_of(&wal));
         let (there, here) = (there?, here?);
