@@ -134,6 +134,7 @@ impl LogSubject {
     ///
     /// # Errors
     /// What the refusal shows.
+    #[expect(clippy::result_large_err, reason = "as `Subject::open`, which shows a refusal, too")]
     pub fn open_in(&self, directory: AnyDirectory, known: Option<&Past>) -> Result<Log, Shown> {
         let mut options = build_in(self.options.clone(), self.mistake);
         if let Some(past) = known.filter(|_| self.expects) {
