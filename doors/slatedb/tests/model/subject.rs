@@ -43,11 +43,14 @@ impl From<WalError> for Failed {
 
 type Done = Result<(), Failed>;
 
+/// Hears whether a batch is durable.
+type Tell = Box<dyn FnOnce(Result<(), ()>) + Send>;
+
 /// What a writer has told.
 #[derive(Default)]
 struct Heard {
     /// The batches that are not durable by that: each id, and whom to tell.
-    waiting: VecDeque<(u64, Box<dyn FnOnce(Result<(), ()>) + Send>)>,
+    waiting: VecDeque<(u64, Tell)>,
     last: u64,
     /// Each end, with its reason.
     ends: Vec<WalError>,
