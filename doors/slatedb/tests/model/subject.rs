@@ -78,6 +78,8 @@ pub(crate) struct Open {
     writer: RefCell<Writer>,
     epoch: Cell<u64>,
     last: Cell<u64>,
+    /// A writer was fenced whose last batches failed.
+    is_over: Cell<bool>,
     heard: Arc<Mutex<Heard>>,
     calls: Calls,
     replayed: Vec<Batch>,
@@ -158,6 +160,7 @@ impl Open {
             writer: RefCell::new(writer),
             epoch: Cell::new(1),
             last: Cell::new(last),
+            is_over: Cell::new(false),
             heard,
             calls: Calls::default(),
             replayed,
@@ -232,6 +235,11 @@ impl Open {
         let ends = std::mem::take(&mut self.heard.lock().unwrap().ends);
         if ends.len() != 1 || !ends.iter().all(is_told) {
             return Err(Failed::Wrong(format!("the fenced writer told these ends: {ends:?}")));
+        }
+        if let Some(WalError::Unavailable(why)) = ends.first() {
+            // Batches have failed, and the judge knows one writer in each life.
+            self.is_over.set(true);
+            return Err(WalError::Unavailable(Arc::clone(why)).into());
         }
         hear(&self.writer.borrow(), &self.heard);
         let (tree_has, _) = self.objects.manifest()?;
@@ -365,7 +373,7 @@ impl Open {
         let is_poisoned = |said: &String| {
             // The log, and not the one of a clone.
             let is_main = said.contains("/wal/main") && said.contains("poisoned");
-            is_main || self.objects.is_away()
+            is_main || self.objects.is_away() || self.is_over.get()
         };
         let poison = status.or(said.filter(is_poisoned));
         Answer::of(done, poison, |error| match error {
@@ -510,14 +518,18 @@ impl Subject for SlateSubject {
                 Err(_) => Shown::Nothing,
             },
             When::Poisoned => {
-                let appended = open.append(&vec![row(1, u64::MAX, 9)]);
-                let is_refused = appended.is_err() || open.objects.is_away();
                 let mut answers = Vec::new();
-                answers.extend((!is_refused).then(|| "append: Ok".to_owned()));
+                if open.objects.is_away() || open.is_over.get() {
+                    // The writer itself is sound.
+                    return Shown::Poisoned(answers);
+                }
+                if open.append(&vec![row(1, u64::MAX, 9)]).is_ok() {
+                    answers.push("append: Ok".to_owned());
+                }
                 // A batch that will not be durable ends the writer by itself.
-                let waits = !open.heard.lock().unwrap().waiting.is_empty();
-                let is_open = waits && !open.objects.is_away();
-                answers.extend(is_open.then(|| "no end, and batches wait".to_owned()));
+                if !open.heard.lock().unwrap().waiting.is_empty() {
+                    answers.push("no end, and batches wait".to_owned());
+                }
                 Shown::Poisoned(answers)
             }
         }
