@@ -125,20 +125,19 @@ impl Options {
         (self.section_bytes / 64).clamp(512, 64 << 10)
     }
 
-    /// What is kept at the end of a segment (`house/kept.rs`), at the most.
+    /// What is kept at the end of a segment (`house/kept.rs`), at the most: so little that the bound
+    /// of the disk holds, whatever the segments are.
     fn kept_bytes_max(&self) -> u64 {
-        if self.is_alone { 0 } else { self.part_bytes() + self.to_empty_bytes_max() }
+        match self.is_alone {
+            true => 0,
+            false => (self.log.largest_segment_bytes() / 32).clamp(16 << 10, 2 << 20),
+        }
     }
 
-    /// What is kept for records that are moved, for openings, and for truncations that leave records.
-    pub(crate) fn part_bytes(&self) -> u64 {
-        (self.log.largest_segment_bytes() / 64).clamp(16 << 10, 1 << 20)
-    }
-
-    /// What is kept to empty all streams, at the most: very many take batches.
-    pub(crate) fn to_empty_bytes_max(&self) -> u64 {
-        let segment_bytes = self.log.largest_segment_bytes();
-        (segment_bytes / 64).max(64 << 10).min(segment_bytes / 8)
+    /// Half of that is to empty all streams, at the most; very many take batches. The other half is
+    /// for records that are moved, for openings, and for truncations that leave records.
+    pub(crate) fn kept_half_bytes(&self) -> u64 {
+        self.kept_bytes_max() / 2
     }
 
     /// # Errors

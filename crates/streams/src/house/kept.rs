@@ -27,16 +27,14 @@ pub(crate) enum Effect {
 
 /// How many bytes a record leaves at the end of its segment.
 pub(crate) fn kept_bytes(state: &State, options: &Options, effect: Effect) -> u64 {
-    if options.is_alone {
-        // Its owner frees it without a record.
-        return 0;
-    }
+    // Of a log with one stream that is 0: its owner frees it without a record.
+    let half_bytes = options.kept_half_bytes();
     let (part_bytes, streams) = match effect {
-        Effect::Any => (options.part_bytes(), state.count() as u64),
-        Effect::Truncates => (options.part_bytes() / 2, state.with_records()),
+        Effect::Any => (half_bytes, state.count() as u64),
+        Effect::Truncates => (half_bytes / 2, state.with_records()),
         Effect::Empties(streams) => (0, state.with_records().saturating_sub(streams)),
     };
     let each = if options.log.pads_groups() { PADDED_BYTES } else { TRUNCATION_BYTES };
     let to_empty = streams.saturating_mul(each).saturating_add(2 * state.table_bytes_min());
-    part_bytes + to_empty.min(options.to_empty_bytes_max())
+    part_bytes + to_empty.min(half_bytes)
 }

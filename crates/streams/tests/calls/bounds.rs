@@ -98,3 +98,27 @@ fn a_table_of_half_a_section() {
         }
     });
 }
+
+/// What each segment keeps for a full disk counts, too: the more streams there are, the more.
+#[test]
+fn small_segments_of_many_streams() {
+    for segment_bytes in [1 << 20, 512 << 10] {
+        let directory = directory();
+        let log = inkstone::Options::small().segment_bytes(segment_bytes);
+        let log = log.record_bytes_max(128 << 10).buffer_bytes(256 << 10);
+        let options = Options::new().log(log).section_bytes(segment_bytes).own_mover(false);
+        let streams = Streams::open(directory.path(), options).unwrap();
+        streams.create(HOT, 1).unwrap().wait().unwrap();
+        idle(&streams, 600, 16 * segment_bytes as usize / 600 / 124, 100);
+        for number in 1..=24 * segment_bytes / 1000 {
+            drop(streams.append(HOT, &[7; 1000]).unwrap());
+            drop(streams.truncate_before(HOT, number).unwrap());
+            if number % 64 == 0 {
+                let (disk, stats) = (disk_bytes(directory.path()), streams.stats());
+                let most = 2 * (stats.live_bytes + stats.table_bytes) + 3 * segment_bytes;
+                assert!(disk <= most, "{disk} bytes, and {most} may be: {stats:?}");
+            }
+        }
+        streams.close().unwrap();
+    }
+}

@@ -68,10 +68,16 @@ fn a_full_disk_takes_truncations_and_removals_and_then_records() {
                     streams = open(&directory, pads);
                 }
                 let next = streams.bounds(1).unwrap().next;
-                streams.truncate_before(1, next).unwrap().wait().unwrap();
-                streams.remove(2).unwrap().wait().unwrap();
-                // In a padded log each takes a block, of which a small segment has few.
-                for _ in 0..if pads { 10 } else { 30 } {
+                // In a padded log an opening and each change take a block, and there are few.
+                if pads {
+                    let mut batch = Batch::new();
+                    let batch = batch.truncate_before(1, next).remove(2);
+                    streams.apply(batch).unwrap().wait().unwrap();
+                } else {
+                    streams.truncate_before(1, next).unwrap().wait().unwrap();
+                    streams.remove(2).unwrap().wait().unwrap();
+                }
+                for _ in 0..30 {
                     streams.append(1, &[7; 900]).unwrap().wait().unwrap();
                 }
                 streams.create(2, 1).unwrap().wait().unwrap();
@@ -89,9 +95,11 @@ fn truncations_record_by_record_do_not_keep_a_full_disk_full() {
         .into_iter()
         .flat_map(|bytes| [(bytes, 1, false), (bytes, 3, false), (bytes, 3, true)])
     {
-        let capacity_bytes = Some(512 << 10);
+        // What a small segment keeps are few blocks.
+        let segment_bytes = if pads { 1 << 20 } else { 64 << 10 };
+        let capacity_bytes = Some(8 * segment_bytes);
         let disk = SimDisk::new(3, DiskOptions { capacity_bytes, ..DiskOptions::default() });
-        let mut streams = open(&Arc::new(disk.directory("/streams")), pads);
+        let mut streams = open_large(&Arc::new(disk.directory("/streams")), pads, segment_bytes);
         (1..=count).for_each(|stream| streams.create(stream, 1).unwrap().wait().unwrap());
         let mut batch = Batch::new();
         let record = vec![7; bytes];
@@ -122,7 +130,7 @@ fn truncations_record_by_record_do_not_keep_a_full_disk_full() {
 fn a_full_disk_takes_the_truncation_of_each_of_many_streams() {
     const MIB: u64 = 1 << 20;
     for (count, pads, segment_bytes) in
-        [(40, false, MIB / 16), (3, true, MIB / 16), (300, false, MIB), (13, true, MIB)]
+        [(40, false, MIB / 16), (90, false, MIB), (3, true, MIB), (300, false, 4 * MIB)]
     {
         let capacity_bytes = Some(8 * segment_bytes);
         let disk = SimDisk::new(3, DiskOptions { capacity_bytes, ..DiskOptions::default() });
