@@ -86,9 +86,9 @@ fn what_the_kernel_writes_back_by_itself_is_no_sync() {
     });
 }
 
-/// What was not synced is said of a rename, of a file that is truncated and written, of one that is
-/// overwritten, and of a second name for a file that is synced. A sync that is not of this file alone
-/// is not called its own.
+/// The cause names what was not synced: of a rename, of a file that is truncated and written, of
+/// one that is overwritten, and of a second name for a file that is synced. A sync that is not of
+/// this file alone is not called its own.
 #[test]
 fn the_cause_of_a_loss_is_said() {
     let kinds = here("the_cause_of_a_loss_is_said", &[FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs]);

@@ -49,8 +49,8 @@ pub struct SegmentIndex {
 struct Entry {
     lsn: Lsn,
     at: u32,
-    /// How far the epoch of the frame's group is above that of the segment, and the length of the
-    /// frame in units of [`ALIGN`]: 0 if that is more than fits here.
+    /// The epoch of the frame's group, less that of the segment, and the length of the frame in
+    /// units of [`ALIGN`]: 0 if that is more than fits here.
     more: u32,
 }
 
@@ -64,10 +64,10 @@ impl Entry {
     }
 }
 
-/// Where the frame of a record begins, and where it ends.
+/// The place of a record's frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramePlace {
-    /// Where it begins.
+    /// The frame begins here.
     pub mark: Mark,
     /// The byte of the segment behind it.
     pub end: u64,
@@ -166,7 +166,7 @@ impl SegmentIndex {
         Some(Mark { at: u64::from(entry.at), lsn: entry.lsn, epoch, group_end })
     }
 
-    /// Where the record of an entry ends, if that is known.
+    /// The place behind the record of an entry, if it is known.
     fn mark_behind(&self, entry: &Entry) -> Option<Mark> {
         let mark = self.mark(entry).filter(|_| entry.bytes() > 0)?;
         Some(Mark { at: mark.at + entry.bytes(), lsn: mark.lsn.next()?, ..mark })

@@ -123,7 +123,7 @@ async fn a_durable_checkpoint_has_each_row_that_was_acknowledged() {
         let disk = SimDisk::new(1, DiskOptions::default());
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         let wals = Wals::in_place(SimPlace::new(&disk), Arc::clone(&store), small());
-        // Nothing but the flushes here makes a row durable or wakes who waits for one.
+        // Only the flushes here make a row durable, and wake a task that waits for one.
         let settings = Settings {
             flush_interval: None,
             manifest_poll_interval: Duration::from_secs(3600),

@@ -125,7 +125,7 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
 
 const DIRECTORY_OF_XFS: EventSpec = event("xfs/xfs_dir_fsync", &["dev", "ino"], sync_of_xfs);
 
-/// New threads: who has started whom.
+/// A thread starts another one.
 const FORK: EventSpec = event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
     Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
 });

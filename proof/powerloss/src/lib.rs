@@ -17,7 +17,7 @@
 //! | [`in_use`] | a process that uses a log and says so, told to the judge |
 //! | [`log_run`], [`kill`], [`faults`] | labs: its power is cut, it is killed, its disk fails |
 //! | [`any`], [`server`] | lab: any writer and reader; a daemon with a client as those |
-//! | `cause`, `fewest`, `view` | why a state is broken: the fewest sectors, the files, their syncs |
+//! | `cause`, `fewest`, `view` | why a state is broken: the fewest sectors, files, and their syncs |
 //! | [`check`], [`apart`] | lab: any command at all; its first process |
 //! | [`test()`] | the same in anybody's `#[test]` |
 //! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |

@@ -76,8 +76,8 @@ fn full_segments(disk: &SimDisk) -> Vec<(SegmentHeader, RangeInclusive<u64>)> {
 }
 
 /// Each get of a record in a full segment is one read: of the record and less than a step before
-/// it, or of the record alone. The first in a segment also reads its index. So whatever the records and the groups are, and
-/// whether the records near it were read before.
+/// it, or of the record alone. The first in a segment also reads its index. So it is whatever the
+/// records and the groups are, and whether the records near it were read before.
 #[test]
 fn a_record_of_a_full_segment_is_one_read() {
     type Sizes = fn(u64) -> usize;

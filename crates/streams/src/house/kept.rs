@@ -2,9 +2,10 @@
 //!
 //! *Owns*: the rule. *May not touch*: anything: it reads the state.
 //!
-//! **On a full disk each stream can be emptied, one after the other.** So every record leaves enough
-//! to truncate each stream that has records then. Beside that there is a part for moved records and
-//! for openings, of which truncations that leave records may use half, and appends nothing.
+//! **On a full disk each stream can be emptied, one after the other.** So every record leaves
+//! enough to truncate each stream that has records then. Beside that there is a part for moved
+//! records and for openings, of which truncations that leave records may use half, and appends
+//! nothing.
 
 use crate::options::Options;
 use crate::state::State;

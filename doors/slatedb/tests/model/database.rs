@@ -1,7 +1,7 @@
 //! What a database's log must hold, worked out without one.
 //!
-//! *Owns*: the contract as a model: what the log, the manifest and a clone are after each call. *May
-//! not touch*: disks, objects, how something is called.
+//! *Owns*: the contract as a model: what the log, the manifest and a clone are after each call.
+//! *May not touch*: disks, objects, how something is called.
 
 use inkstone_subject::states::{Callback, Called, Thing};
 
@@ -59,8 +59,8 @@ pub(crate) enum Call {
     Manifest {
         has_all: bool,
     },
-    /// The manifest refers to the tree's last row on, and a checkpoint to what is behind `older`, so
-    /// that this id is the lowest one to keep.
+    /// The manifest refers to the rows from the tree's last one on, and a checkpoint to those
+    /// behind `older`: `lowest` is the lowest id to keep.
     Collect {
         older: Option<u64>,
         lowest: u64,

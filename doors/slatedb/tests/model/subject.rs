@@ -13,13 +13,13 @@ use inkstone_slatedb::{DatabaseWal, Seen, Wals, Writer};
 use inkstone_subject::states::Op;
 use inkstone_subject::states::past::Past;
 use inkstone_subject::states::words::{Answer, Calls, Flaw, Shown, Told};
-use inkstone_subject::{End, Subject, When};
+use inkstone_subject::{Directories, End, Subject, When};
 use slatedb::object_store::{memory::InMemory, path::Path};
 use slatedb::wal::{WalAdmin, WalError, WalEvent, WalFileRange, WalGc, WalReader, WalWriter};
 
 use super::database::{Call, Database, Rows};
 use crate::support::{
-    Batch, Directories, Manifest, Objects, SimPlace, batches, drain, now, parts, read, row, small,
+    Batch, Manifest, Objects, SimPlace, batches, drain, now, parts, read, row, small,
 };
 
 /// SlateDB's log. Another database may have begun one at the same place, and have written nothing.

@@ -19,6 +19,7 @@ use inkstone::{AnyDirectory, IoError};
 use inkstone_io::{OpenFile, SyncKind};
 use inkstone_sim::SimDisk;
 use inkstone_slatedb::{DatabaseWal, Living, ManifestView, Place, Seen, Tuning, Wals};
+use inkstone_subject::Directories;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::{
     self, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
@@ -27,9 +28,6 @@ use slatedb::object_store::{
 };
 use slatedb::wal::{FlushResultFuture, WalError, WalFileRange, WalIterator, WalReader};
 use slatedb::{RowEntry, ValueDeletable};
-
-/// The directories of a disk, by path.
-pub(crate) type Directories = Arc<dyn Fn(&str) -> AnyDirectory + Send + Sync>;
 
 pub(crate) type Batch = Vec<RowEntry>;
 

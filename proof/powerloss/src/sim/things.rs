@@ -1,6 +1,6 @@
 //! Things of which a call changes more than a row of records, walked in classes: crashed within and
-//! after every call, on disks that fail or are full, killed, crashed again while they recover, opened
-//! again and again, and with a bit that rots.
+//! after every call, on disks that fail or are full, killed, crashed again while they recover,
+//! opened again and again, and with a bit that rots.
 //!
 //! *Owns*: what goes wrong in which class. *May not touch*: what may be found
 //! ([`inkstone_subject`]).
