@@ -60,9 +60,8 @@ fn a_purge_makes_room_where_not_even_its_record_fits() {
 /// Each segment has entries of all groups, so none is free before the last group is purged.
 #[test]
 fn groups_that_share_a_full_log_are_purged_one_by_one() {
-    let disk =
-        SimDisk::new(5, DiskOptions { capacity_bytes: Some(512 << 10), ..Default::default() });
-    let log = inkstone::Options::small().own_thread(false);
+    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(8 << 20), ..Default::default() });
+    let log = inkstone::Options::small().own_thread(false).segment_bytes(1 << 20);
     let options = StreamsOptions::new().log(log).section_bytes(16 << 10).own_mover(false);
     let groups = Groups::open_in(Arc::new(disk.directory("/groups")), options).unwrap();
     let all: Vec<_> = (0..40).map(|id| groups.group(id).unwrap()).collect();
