@@ -17,6 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         db.insert(number.to_be_bytes(), item.as_bytes())?;
         if words[3] == "flush" {
             db.flush()?;
+        } else {
+            std::thread::sleep(std::time::Duration::from_millis(4));
         }
         println!("{item}");
     }
