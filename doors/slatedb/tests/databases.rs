@@ -64,21 +64,6 @@ async fn keys(db: &Db) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_put_is_durable_without_a_flush_and_without_a_timer() {
-    let (directory, store) = (tempfile::tempdir().unwrap(), store());
-    let wals = Wals::at(directory.path(), store.clone());
-    let db = open(&store, &wals).await.unwrap();
-    for number in 0..200 {
-        put(&db, &format!("{number:03}")).await.unwrap();
-    }
-    // Not closed: as if the process was killed.
-    std::mem::forget(db);
-    let again = open(&store, &wals).await.unwrap();
-    assert_eq!(keys(&again).await.len(), 200);
-    close(&again).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_database_fences_the_first_and_has_its_rows() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let first = open(&store, &Wals::at(directory.path(), store.clone())).await.unwrap();
