@@ -24,9 +24,12 @@ use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, DbReader, DbReaderMode, ErrorKind, GarbageCollectorBuilder};
 use support::{Fenced, Manifest, SimPlace, row, small};
 
+/// With SlateDB's own sizes of memtables, and without its timers, compactor and collector.
 fn settings() -> Settings {
     Settings {
         flush_interval: None,
+        l0_max_ssts: 100_000,
+        l0_max_ssts_per_key: 100_000,
         compactor_options: None,
         garbage_collector_options: None,
         ..Settings::default()

@@ -13,7 +13,7 @@ use inkstone::Options;
 use inkstone_sim::{DiskOptions, SimDisk};
 use inkstone_slatedb::{Tuning, Wals};
 use slatedb::admin::{Admin, CloneSourceSpec};
-use slatedb::config::{CheckpointOptions, CheckpointScope, FlushOptions, FlushType, Settings};
+use slatedb::config::{CheckpointOptions, CheckpointScope, FlushOptions, FlushType};
 use slatedb::object_store::{ObjectStore, memory::InMemory};
 use slatedb::wal::WalGc as _;
 use slatedb::{Db, DbReader, DbReaderMode, ErrorKind};
@@ -28,17 +28,8 @@ fn wals(root: &Path, store: &Arc<dyn ObjectStore>, log_bytes_max: u64, pads: boo
     Wals::tuned(root, store.clone(), Tuning { log, log_bytes_max, ..Tuning::default() })
 }
 
-/// With SlateDB's own sizes of memtables, and without its compactor.
 async fn open(store: &Arc<dyn ObjectStore>, wals: &Wals) -> Db {
-    let settings = Settings {
-        l0_max_ssts: 100_000,
-        l0_max_ssts_per_key: 100_000,
-        compactor_options: None,
-        garbage_collector_options: None,
-        ..Settings::default()
-    };
-    let builder = Db::builder("db", store.clone()).with_settings(settings);
-    builder.with_wal_writer(Box::new(wals.of("db"))).build().await.unwrap()
+    crate::open(store, wals).await.unwrap()
 }
 
 /// The bytes of all files here. A file that is renamed meanwhile counts once.
