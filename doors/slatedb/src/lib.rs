@@ -80,7 +80,7 @@ mod wals;
 mod writer;
 
 pub use bound::Tuning;
-pub use place::{Living, OsPlace, Place};
+pub use place::{Living, Place};
 pub use rows::{Malformed, decode, encode};
 #[doc(hidden)]
 pub use wals::Seen;

@@ -17,7 +17,7 @@ use crate::state::Shared;
 /// The marker of an unfinished clone or deletion: the other files here may be removed.
 const UNFINISHED: &str = "slatedb.unfinished";
 
-/// Directories by name: real ones ([`OsPlace`]), or simulated ones in tests.
+/// Directories by name: real ones, or simulated ones in tests.
 pub trait Place: Send + Sync + 'static {
     /// The directory, if it exists.
     ///
@@ -59,23 +59,17 @@ impl Living {
 }
 
 /// A real directory with a directory for each log.
-pub struct OsPlace {
+pub(crate) struct OsPlace {
     root: PathBuf,
     file_mode: Option<u32>,
 }
 
 impl OsPlace {
-    /// The directory `root`; it is created with the first log.
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        let root = root.into();
+    /// The directory `root`, which is created with the first log, and the mode of new files, as by
+    /// [`inkstone::Options::file_mode`].
+    pub(crate) fn new(root: PathBuf, file_mode: Option<u32>) -> Self {
         // The process may change its working directory later.
-        Self { root: std::path::absolute(&root).unwrap_or(root), file_mode: None }
-    }
-
-    /// With this mode of new files, as by [`inkstone::Options::file_mode`].
-    #[must_use]
-    pub fn file_mode(self, file_mode: Option<u32>) -> Self {
-        Self { file_mode, ..self }
+        Self { root: std::path::absolute(&root).unwrap_or(root), file_mode }
     }
 }
 

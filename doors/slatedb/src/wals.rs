@@ -37,7 +37,7 @@ impl Wals {
 
     /// As [`Wals::at`], with these settings.
     pub fn tuned(root: impl Into<PathBuf>, objects: Arc<dyn ObjectStore>, tuning: Tuning) -> Self {
-        let place = OsPlace::new(root).file_mode(tuning.log.file_mode_chosen());
+        let place = OsPlace::new(root.into(), tuning.log.file_mode_chosen());
         Self::in_place(Arc::new(place), objects, tuning)
     }
 

@@ -7,13 +7,13 @@
 mod bound;
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone::{AnyDirectory, IoError};
+use inkstone::{AnyDirectory, OsDirectory};
 use inkstone_sim::{DiskOptions, SimDisk};
-use inkstone_slatedb::{DatabaseWal, Living, OsPlace, Place, Seen, Tuning, Wals};
+use inkstone_slatedb::{DatabaseWal, Seen, Tuning, Wals};
 use slatedb::admin::{Admin, CloneSourceSpec};
 use slatedb::config::{
     CheckpointOptions, CheckpointScope, CloseOptions, FlushOptions, FlushType,
@@ -22,7 +22,7 @@ use slatedb::config::{
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, DbReader, DbReaderMode, ErrorKind, GarbageCollectorBuilder};
-use support::{Fenced, Manifest, SimPlace, row, small};
+use support::{Fenced, Manifest, ProcessPlace, row, small};
 
 /// With SlateDB's own sizes of memtables, and without its timers, compactor and collector.
 fn settings() -> Settings {
@@ -83,29 +83,13 @@ async fn a_second_database_fences_the_first_and_has_its_rows() {
 }
 
 /// As another process on the same directories, which does not know the writers here.
-struct Elsewhere(OsPlace, Living);
-
-impl Place for Elsewhere {
-    fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
-        self.0.find(name)
-    }
-
-    fn create(&self, name: &str) -> Result<AnyDirectory, IoError> {
-        self.0.create(name)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path(name)
-    }
-
-    fn living(&self) -> &Living {
-        &self.1
-    }
-}
-
 fn elsewhere(root: &Path, store: &Arc<dyn ObjectStore>, tuning: Tuning) -> Wals {
-    let place = Elsewhere(OsPlace::new(root), Living::default());
-    Wals::in_place(Arc::new(place), Arc::clone(store), tuning)
+    let root = root.to_path_buf();
+    let directory = move |path: &str| {
+        let directory = OsDirectory::create(root.join(path.trim_start_matches("/wal/")));
+        AnyDirectory::new(directory.unwrap())
+    };
+    Wals::in_place(ProcessPlace::of(Arc::new(directory)), Arc::clone(store), tuning)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -273,7 +257,7 @@ async fn a_reader_of_an_older_log_or_of_none_gets_an_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_a_living_writer_has_not_published_is_no_damage() {
     let (disk, store) = (SimDisk::new(1, DiskOptions::default()), store());
-    let process = || Wals::in_place(SimPlace::new(&disk), store.clone(), small());
+    let process = || Wals::in_place(ProcessPlace::new(&disk), store.clone(), small());
     let db = open(&store, &process()).await.unwrap();
     db.put("a", "value").await.unwrap();
     db.flush_with_options(FlushOptions { flush_type: FlushType::Wal }).await.unwrap();

@@ -18,7 +18,7 @@ use slatedb::config::{CheckpointOptions, CheckpointScope, FlushOptions, FlushTyp
 use slatedb::object_store::{ObjectStore, memory::InMemory};
 use slatedb::wal::{WalError, WalWriter};
 use slatedb::{CheckpointCreateResult, Db, DbReader, DbReaderMode, ErrorKind};
-use support::{Manifest, SimPlace, now, parts, read, row, small};
+use support::{Manifest, ProcessPlace, now, parts, read, row, small};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
@@ -26,7 +26,7 @@ const NEW: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
 
 fn begun(tuning: Tuning) -> (DatabaseWal, Writer) {
     let disk = SimDisk::new(1, DiskOptions::default());
-    let wals = Wals::in_place(SimPlace::new(&disk), Arc::new(InMemory::new()), tuning);
+    let wals = Wals::in_place(ProcessPlace::new(&disk), Arc::new(InMemory::new()), tuning);
     let wal = wals.of("db");
     let (writer, _) = now(wal.begin(&mut Manifest(NEW))).unwrap();
     (wal, writer)
@@ -122,7 +122,7 @@ async fn a_durable_checkpoint_has_each_row_that_was_acknowledged() {
     for is_ours in [true, false] {
         let disk = SimDisk::new(1, DiskOptions::default());
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let wals = Wals::in_place(SimPlace::new(&disk), Arc::clone(&store), small());
+        let wals = Wals::in_place(ProcessPlace::new(&disk), Arc::clone(&store), small());
         // Only the flushes here make a row durable, and wake a task that waits for one.
         let settings = Settings {
             flush_interval: None,

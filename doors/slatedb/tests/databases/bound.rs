@@ -18,7 +18,7 @@ use slatedb::object_store::{ObjectStore, memory::InMemory};
 use slatedb::wal::WalGc as _;
 use slatedb::{Db, DbReader, DbReaderMode, ErrorKind};
 
-use crate::support::{Fault, Objects, SimPlace};
+use crate::support::{Fault, Objects, ProcessPlace};
 use crate::{close, collect, keys, put, store};
 
 const MIB: u64 = 1 << 20;
@@ -245,7 +245,7 @@ async fn a_full_disk_loses_nothing_and_collection_makes_room() {
     let store = store();
     let log = Options::new().record_bytes_max(1 << 16);
     let tuning = Tuning { log, log_bytes_max: 16 * MIB, ..Tuning::default() };
-    let wals = Wals::in_place(SimPlace::new(&disk), store.clone(), tuning);
+    let wals = Wals::in_place(ProcessPlace::new(&disk), store.clone(), tuning);
     let (mut put, mut fulls) = (0, 0);
     let mut db = open(&store, &wals).await;
     while fulls < 3 {

@@ -19,7 +19,7 @@ use slatedb::wal::{WalAdmin, WalError, WalEvent, WalFileRange, WalGc, WalReader,
 
 use super::database::{Call, Database, Rows};
 use crate::support::{
-    Batch, Manifest, Objects, SimPlace, batches, drain, now, parts, read, row, small,
+    Batch, Manifest, Objects, ProcessPlace, batches, drain, now, parts, read, row, small,
 };
 
 /// SlateDB's log. Another database may have begun one at the same place, and have written nothing.
@@ -71,7 +71,7 @@ impl Heard {
 /// A process with a writer.
 pub(crate) struct Open {
     directories: Directories,
-    place: Arc<SimPlace>,
+    place: Arc<ProcessPlace>,
     objects: Arc<Objects>,
     wals: Wals,
     wal: DatabaseWal,
@@ -138,7 +138,7 @@ fn rows_of(wal: &DatabaseWal) -> Result<Rows, WalError> {
 impl Open {
     fn begin(directories: &Directories, is_second: bool) -> Result<Self, WalError> {
         let objects = Objects::kept_in(directories("/objects")).map_err(unavailable)?;
-        let place = SimPlace::of(Arc::clone(directories));
+        let place = ProcessPlace::of(Arc::clone(directories));
         let wals = Wals::in_place(place.clone(), objects.clone(), small());
         if is_second && objects.is_empty() {
             let other = Wals::in_place(place.clone(), Objects::of(InMemory::new()), small());
@@ -169,7 +169,7 @@ impl Open {
 
     /// Another process beside this one.
     fn beside(&self) -> Wals {
-        let place = SimPlace::of(Arc::clone(&self.directories));
+        let place = ProcessPlace::of(Arc::clone(&self.directories));
         Wals::in_place(place, self.objects.clone(), small())
     }
 
@@ -270,7 +270,7 @@ impl Open {
     fn meddle(&self, begins_anew: bool) -> Done {
         let wrong = |what: String| Err(Failed::Wrong(format!("another database {what}")));
         let objects = Objects::of(InMemory::new());
-        for place in [Arc::clone(&self.place), SimPlace::of(Arc::clone(&self.directories))] {
+        for place in [Arc::clone(&self.place), ProcessPlace::of(Arc::clone(&self.directories))] {
             let wals = Wals::in_place(place, objects.clone(), small());
             let wal = wals.of("main");
             let wal = if begins_anew { wal.begin_anew() } else { wal };

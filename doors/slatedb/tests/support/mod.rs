@@ -31,13 +31,13 @@ use slatedb::{RowEntry, ValueDeletable};
 
 pub(crate) type Batch = Vec<RowEntry>;
 
-/// Directories of a simulated disk, as one process sees them.
-pub(crate) struct SimPlace {
+/// Directories as one process sees them: of a simulated disk, or any others.
+pub(crate) struct ProcessPlace {
     directories: Directories,
     living: Living,
 }
 
-impl SimPlace {
+impl ProcessPlace {
     pub(crate) fn new(disk: &SimDisk) -> Arc<Self> {
         let disk = disk.clone();
         Self::of(Arc::new(move |path| AnyDirectory::new(disk.directory(path))))
@@ -48,7 +48,7 @@ impl SimPlace {
     }
 }
 
-impl Place for SimPlace {
+impl Place for ProcessPlace {
     fn find(&self, name: &str) -> Result<Option<AnyDirectory>, IoError> {
         let directory = self.create(name)?;
         Ok((!directory.list()?.is_empty()).then_some(directory))
@@ -304,7 +304,7 @@ pub(crate) fn small() -> Tuning {
 
 /// The logs of a process that runs on this disk, of the databases with these objects.
 pub(crate) fn process(disk: &SimDisk, objects: &Arc<Objects>) -> Wals {
-    Wals::in_place(SimPlace::new(disk), Arc::<Objects>::clone(objects), small())
+    Wals::in_place(ProcessPlace::new(disk), Arc::<Objects>::clone(objects), small())
 }
 
 /// A manifest that the test stores.
