@@ -23,12 +23,7 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     /// The epoch of the writer's manifest.
     pub(crate) epoch: u64,
-    /// A log without threads commits only in calls, so a flush makes one.
-    has_threads: bool,
-    flush_bytes: u64,
-    full_bytes: u64,
-    kept_bytes: u64,
-    segment_bytes: u64,
+    tuning: Arc<Tuning>,
     state: Mutex<State>,
 }
 
@@ -73,7 +68,7 @@ const SEGMENT_OVERHEAD_BYTES: u64 = 24 << 10;
 
 impl Shared {
     /// A writer of this log, which has so many bytes.
-    pub(crate) fn new(log: Log, epoch: u64, held: Held, tuning: &Tuning) -> Self {
+    pub(crate) fn new(log: Log, epoch: u64, held: Held, tuning: Arc<Tuning>) -> Self {
         let last = log.last().get();
         let room_bytes = log.bytes_to_the_end();
         let state = State {
@@ -91,16 +86,7 @@ impl Shared {
             room_bytes,
             frozen_id: 0,
         };
-        Self {
-            log,
-            epoch,
-            has_threads: tuning.log.has_own_thread(),
-            flush_bytes: tuning.flush_bytes(),
-            full_bytes: tuning.full_bytes(),
-            kept_bytes: tuning.kept_bytes(),
-            segment_bytes: tuning.segment_bytes(),
-            state: Mutex::new(state),
-        }
+        Self { log, epoch, tuning, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -119,6 +105,11 @@ impl Shared {
     pub(crate) fn status(&self) -> Result<WalStatus, WalStatus> {
         let status = self.state().status();
         if status.closed_reason.is_none() { Ok(status) } else { Err(status) }
+    }
+
+    /// A log without threads commits only in calls, so a flush makes one.
+    fn has_threads(&self) -> bool {
+        self.tuning.log.has_own_thread()
     }
 
     fn check_open(&self) -> Result<(), WalError> {
@@ -160,7 +151,7 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         let completion = async move {
-            if !shared.has_threads {
+            if !shared.has_threads() {
                 shared.log.sync().map_err(|error| shared.refused(error))?;
             }
             drop(shared);
@@ -220,19 +211,19 @@ impl Shared {
     pub(crate) fn wants_flush(&self, frozen_id: u64) -> bool {
         let mut state = self.state();
         state.frozen_id = frozen_id;
-        state.held.bytes_after(frozen_id) >= self.flush_bytes
+        state.held.bytes_after(frozen_id) >= self.tuning.flush_bytes()
     }
 
     /// Whether the log has so much that rows are to be given back before the next append.
     pub(crate) fn is_full(&self) -> bool {
         let mut state = self.state();
-        let bytes = state.held.bytes();
-        if bytes <= self.full_bytes {
+        let most = self.tuning.full_bytes();
+        if state.held.bytes() <= most {
             return false;
         }
         // Collection may have truncated some.
         state.held.forget_before(self.log.first().get());
-        state.held.bytes() > self.full_bytes
+        state.held.bytes() > most
     }
 
     /// Whether memtables with rows after this id, up to which the tree has them, are on their way.
@@ -243,7 +234,7 @@ impl Shared {
     /// Gives back the oldest rows that the tree has, but the last one, as collection does. False if
     /// that would not make room: each truncation needs some, too.
     pub(crate) fn give_back(&self, tree_has: u64) -> Result<bool, WalError> {
-        if !self.has_threads {
+        if !self.has_threads() {
             // No one else makes durable what memtables wait for.
             self.log.sync().map_err(|error| self.refused(error))?;
         }
@@ -252,9 +243,10 @@ impl Shared {
             let mut state = self.state();
             state.held.forget_before(self.log.first().get());
             let bytes = state.held.bytes();
-            let most = self.kept_bytes.min(bytes.saturating_sub(self.segment_bytes));
+            let one = self.tuning.segment_bytes();
+            let most = self.tuning.kept_bytes().min(bytes.saturating_sub(one));
             let first = state.held.first_to_keep(most).min(end).max(1);
-            if bytes < state.held.bytes_after(first - 1) + self.segment_bytes {
+            if bytes < state.held.bytes_after(first - 1) + one {
                 return Ok(false);
             }
             first

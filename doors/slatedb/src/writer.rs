@@ -153,7 +153,7 @@ impl DatabaseWal {
         let held = directory.as_ref().map(|directory| Held::of(directory, self.tuning()));
         let held = held.unwrap_or_default();
         let is_full = held.bytes() + self.tuning().segment_bytes() > self.tuning().log_bytes_max;
-        let shared = Arc::new(Shared::new(log, epoch, held, self.tuning()));
+        let shared = Arc::new(Shared::new(log, epoch, held, Arc::clone(&self.wals.tuning)));
         if is_full {
             shared.give_back(first.saturating_sub(1))?;
         }
