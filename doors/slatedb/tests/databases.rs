@@ -22,7 +22,7 @@ use slatedb::config::{
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use slatedb::wal::{WalAdmin, WalError, WalReader, WalWriter};
 use slatedb::{CloseReason, Db, DbReader, DbReaderMode, ErrorKind, GarbageCollectorBuilder};
-use support::{Fenced, Manifest, ProcessPlace, row, small};
+use support::{Fenced, Manifest, NEW, ProcessPlace, row, small};
 
 /// With SlateDB's own sizes of memtables, and without its timers, compactor and collector.
 fn settings() -> Settings {
@@ -287,8 +287,7 @@ async fn a_row_that_a_living_writer_has_not_published_is_no_damage() {
 async fn the_first_look_at_another_processs_log_shows_all_of_it() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let wal = Wals::at(directory.path(), store.clone()).of("db");
-    let seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
-    let (mut writer, _) = wal.begin(&mut Manifest(seen)).await.unwrap();
+    let (mut writer, _) = wal.begin(&mut Manifest(NEW)).await.unwrap();
     for id in 1..4 {
         writer.append(&[row(1, id, 9)]).await.unwrap();
         support::parts(writer.flush().await.unwrap()).1.await.unwrap();

@@ -21,14 +21,13 @@ use std::sync::{Arc, Mutex};
 
 use inkstone_powerloss::sim::things::{Class, look_at};
 use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
-use inkstone_slatedb::Seen;
 use inkstone_subject::states::past::Past;
 use slatedb::object_store::memory::InMemory;
 use slatedb::wal::{WalError, WalEvent, WalWriter as _};
 
 use database::Database;
 use subject::SlateSubject;
-use support::{Manifest, Objects, now, process, row};
+use support::{Manifest, NEW, Objects, now, process, row};
 
 #[test]
 fn every_crash_leaves_what_was_told() {
@@ -46,8 +45,7 @@ fn every_crash_leaves_what_was_told() {
 fn a_close_that_fails_is_told_with_its_reason() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let wal = process(&disk, &Objects::of(InMemory::new())).of("main");
-    let manifest = Seen { epoch: 1, replay_after: 0, next_id: 1 };
-    let (mut writer, _) = now(wal.begin(&mut Manifest(manifest))).unwrap();
+    let (mut writer, _) = now(wal.begin(&mut Manifest(NEW))).unwrap();
     let ends = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&ends);
     let hear = move |event| {

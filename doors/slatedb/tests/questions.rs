@@ -12,17 +12,15 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use inkstone_sim::{DiskOptions, SimDisk};
-use inkstone_slatedb::{DatabaseWal, Seen, Tuning, Wals, Writer};
+use inkstone_slatedb::{DatabaseWal, Tuning, Wals, Writer};
 use slatedb::admin::{Admin, CloneSourceSpec};
 use slatedb::config::{CheckpointOptions, CheckpointScope, FlushOptions, FlushType, Settings};
 use slatedb::object_store::{ObjectStore, memory::InMemory};
 use slatedb::wal::{WalError, WalWriter};
 use slatedb::{CheckpointCreateResult, Db, DbReader, DbReaderMode, ErrorKind};
-use support::{Manifest, ProcessPlace, now, parts, read, row, small};
+use support::{Manifest, NEW, ProcessPlace, append, now, parts, read, row, small};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
-
-const NEW: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
 
 fn begun(tuning: Tuning) -> (DatabaseWal, Writer) {
     let disk = SimDisk::new(1, DiskOptions::default());
@@ -35,8 +33,7 @@ fn begun(tuning: Tuning) -> (DatabaseWal, Writer) {
 #[test]
 fn a_bounded_range_beyond_the_end_is_truncated() {
     let (wal, mut writer) = begun(small());
-    now(writer.append(&[row(1, 1, 9)])).unwrap();
-    now(parts(now(writer.flush()).unwrap()).1).unwrap();
+    append(&mut writer, &vec![row(1, 1, 9)]);
     assert_eq!(read(&wal, 1, 2).unwrap().len(), 1);
     assert!(matches!(read(&wal, 1, 3), Err(WalError::WalTruncated(2))));
 }

@@ -6,29 +6,23 @@ use std::sync::Arc;
 use inkstone::inspect::{salvage_in, verify_in};
 use inkstone::system::seam::{File, OpenFile};
 use inkstone::{Directory, Log, LogKind, Options};
-use inkstone_sim::{DiskOptions, Fate, SimDisk};
-use inkstone_slatedb::{DatabaseWal, Seen};
-use slatedb::RowEntry;
+use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_slatedb::Seen;
 use slatedb::object_store::memory::InMemory;
 use slatedb::wal::{WalError, WalWriter};
 
-use crate::support::{Manifest, Objects, batches, drain, now, parts, process, read, row};
+use crate::support::{
+    self, Batch, Manifest, NEW, Objects, batches, drain, fork, now, process, read, row, wal_of,
+};
 
 const BATCHES: u64 = 300;
-const SEEN: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
-
-type Rows = Vec<Vec<RowEntry>>;
-
-fn wal_on(disk: &SimDisk, objects: &InMemory) -> DatabaseWal {
-    process(disk, &Objects::of(objects.fork())).of("main")
-}
 
 /// What a next writer and what a reader finds.
-fn found(disk: &SimDisk, objects: &InMemory) -> [Result<Rows, WalError>; 2] {
-    let disk = disk.power_cut().state(|_, _| Fate::Kept);
-    let beside = read(&wal_on(&disk, objects), 1, BATCHES + 1);
-    let seen = Seen { epoch: 2, next_id: BATCHES + 1, ..SEEN };
-    let begun = now(wal_on(&disk, objects).begin(&mut Manifest(seen)));
+fn found(disk: &SimDisk, objects: &InMemory) -> [Result<Vec<Batch>, WalError>; 2] {
+    let disk = fork(disk);
+    let beside = read(&wal_of(&disk, objects), 1, BATCHES + 1);
+    let seen = Seen { epoch: 2, next_id: BATCHES + 1, ..NEW };
+    let begun = now(wal_of(&disk, objects).begin(&mut Manifest(seen)));
     [begun.and_then(|(_writer, mut replayed)| drain(&mut replayed).map(batches)), beside]
 }
 
@@ -39,14 +33,13 @@ fn a_flipped_bit_costs_one_batch_and_is_a_data_error() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let objects = Objects::of(InMemory::new());
     let wal = process(&disk, &objects).of("main");
-    let (mut writer, _) = now(wal.begin(&mut Manifest(SEEN))).unwrap();
+    let (mut writer, _) = now(wal.begin(&mut Manifest(NEW))).unwrap();
     let append = |seq: u64| {
         let batch = vec![row(seq, seq, seq as usize * 37 % 400)];
-        now(writer.append(&batch)).unwrap();
-        now(parts(now(writer.flush()).unwrap()).1).unwrap();
+        support::append(&mut writer, &batch);
         batch
     };
-    let rows: Rows = (1..=BATCHES).map(append).collect();
+    let rows: Vec<Batch> = (1..=BATCHES).map(append).collect();
     now(writer.close()).unwrap();
     drop(writer);
     let (mut whole, mut lost) = (0, 0);
@@ -91,11 +84,11 @@ fn a_flipped_bit_costs_one_batch_and_is_a_data_error() {
             let log = log.unwrap();
             log.truncate_before(gap.last.next().unwrap()).unwrap();
             log.close().unwrap();
-            let wal = wal_on(&saved_disk, &objects.stored);
+            let wal = wal_of(&saved_disk, &objects.stored);
             let behind = read(&wal, last + 1, BATCHES + 1);
             assert!(behind.unwrap() == rows[last as usize..], "{what}");
             // The manifest needs the rows before it, too, until somebody gives them up.
-            let mut manifest = Manifest(Seen { epoch: 2, next_id: BATCHES + 1, ..SEEN });
+            let mut manifest = Manifest(Seen { epoch: 2, next_id: BATCHES + 1, ..NEW });
             let said = now(wal.begin(&mut manifest)).map(drop).unwrap_err().to_string();
             let begins = format!("begins at WAL id {}", last + 1);
             assert!(said.contains(&begins) && said.contains("begin_anew"), "{what}: {said}");

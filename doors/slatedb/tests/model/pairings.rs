@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{AnyDirectory, Directory};
-use inkstone_sim::{DiskOptions, Fate, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 use inkstone_slatedb::{DatabaseWal, Seen, Writer};
-use slatedb::RowEntry;
 use slatedb::object_store::{ObjectStoreExt, memory::InMemory, path::Path};
 use slatedb::wal::{WalError, WalGc, WalReader, WalWriter};
 
-use crate::support::{Fault, Fenced, Manifest, Objects, batches, drain, now, parts, process, row};
+use crate::support::{
+    self, Batch, Fault, Fenced, Manifest, NEW, Objects, batches, drain, fork, now, process, row,
+    wal_of,
+};
 
 /// A database at a moment: its disk, its objects, what its manifest says, and its rows by id from
 /// `first` on.
@@ -24,7 +26,7 @@ struct Moment {
     objects: Arc<Objects>,
     seen: Seen,
     first: u64,
-    rows: Vec<Vec<RowEntry>>,
+    rows: Vec<Batch>,
 }
 
 /// How a database begins.
@@ -39,18 +41,13 @@ fn none() -> SimDisk {
     SimDisk::new(1, DiskOptions::default())
 }
 
-/// All that was written, and nothing else, on a disk of its own.
-fn fork(disk: &SimDisk) -> SimDisk {
-    disk.power_cut().state(|_, _| Fate::Kept)
-}
-
 impl Moment {
     fn begin(origin: Origin, seed: u64) -> (Self, Writer, DatabaseWal) {
         let disk = SimDisk::new(seed, DiskOptions::default());
         let objects = Objects::of(InMemory::new());
         let wals = process(&disk, &objects);
         let (mut wal, mut rows) = (wals.of("main"), Vec::new());
-        let mut seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
+        let mut seen = NEW;
         match origin {
             Origin::Fresh => {}
             Origin::Clone => {
@@ -82,20 +79,19 @@ impl Moment {
     }
 
     /// What an opening must show: the rows that are not in the tree.
-    fn replayed(&self) -> Vec<Vec<RowEntry>> {
+    fn replayed(&self) -> Vec<Batch> {
         self.rows[(self.seen.replay_after + 1 - self.first) as usize..].to_vec()
     }
 }
 
 /// Appends durably.
-fn append(writer: &mut Writer, rows: &mut Vec<Vec<RowEntry>>, tag: u64, count: u64) {
+fn append(writer: &mut Writer, rows: &mut Vec<Batch>, tag: u64, count: u64) {
     for _ in 0..count {
         let seq = rows.last().map_or(1, |batch| batch[0].seq + 1);
         let batch = vec![row(tag, seq, 100)];
-        now(writer.append(&batch)).unwrap();
+        support::append(writer, &batch);
         rows.push(batch);
     }
-    now(parts(now(writer.flush()).unwrap()).1).unwrap();
 }
 
 /// A database from its beginning: without a row; with a few, of which the manifest knows; with
@@ -123,12 +119,8 @@ fn live(origin: Origin, seed: u64) -> Life {
     Life { empty, early, late, newer: moment.at() }
 }
 
-fn wal_of(disk: &SimDisk, objects: &InMemory) -> DatabaseWal {
-    process(disk, &Objects::of(objects.fork())).of("main")
-}
-
 /// Opens a database with these objects on this disk, and goes on; the rows that it had.
-fn open(disk: &SimDisk, objects: &InMemory, seen: Seen) -> Result<Vec<Vec<RowEntry>>, WalError> {
+fn open(disk: &SimDisk, objects: &InMemory, seen: Seen) -> Result<Vec<Batch>, WalError> {
     let wal = wal_of(disk, objects);
     let (mut writer, mut replayed) = now(wal.begin(&mut Manifest(seen)))?;
     let found = batches(drain(&mut replayed)?);
@@ -166,9 +158,8 @@ fn every_pairing_opens_with_its_rows_or_is_an_error_with_its_path() {
             ("empty", &other.empty.disk, Some(&other.empty)),
         ];
         let (early, late) = (&ours.early, &ours.late);
-        let unknown = Seen { epoch: 1, replay_after: 0, next_id: 1 };
         let objects = [
-            ("never there", &InMemory::new(), unknown),
+            ("never there", &InMemory::new(), NEW),
             ("missing", &InMemory::new(), late.seen),
             ("older", &early.objects.stored, early.seen),
             ("another's", &third.late.objects.stored, late.seen),
@@ -268,10 +259,9 @@ fn a_store_that_refuses_or_loses_its_answer_leaves_a_database_that_opens() {
         let objects = Objects::of(InMemory::new());
         *objects.fault.lock().unwrap() = Some(fault);
         let wal = process(&disk, &objects).of("main");
-        let seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
-        let error = now(wal.begin(&mut Manifest(seen))).map(drop).unwrap_err();
+        let error = now(wal.begin(&mut Manifest(NEW))).map(drop).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
-        assert!(open(&disk, &objects.stored, seen).unwrap().is_empty());
+        assert!(open(&disk, &objects.stored, NEW).unwrap().is_empty());
     }
 }
 

@@ -17,8 +17,8 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use inkstone::{AnyDirectory, IoError};
 use inkstone_io::{OpenFile, SyncKind};
-use inkstone_sim::SimDisk;
-use inkstone_slatedb::{DatabaseWal, Living, ManifestView, Place, Seen, Tuning, Wals};
+use inkstone_sim::{Fate, SimDisk};
+use inkstone_slatedb::{DatabaseWal, Living, ManifestView, Place, Seen, Tuning, Wals, Writer};
 use inkstone_subject::Directories;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::{
@@ -26,7 +26,9 @@ use slatedb::object_store::{
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
     path,
 };
-use slatedb::wal::{FlushResultFuture, WalError, WalFileRange, WalIterator, WalReader};
+use slatedb::wal::{
+    FlushResultFuture, WalError, WalFileRange, WalIterator, WalReader, WalWriter as _,
+};
 use slatedb::{RowEntry, ValueDeletable};
 
 pub(crate) type Batch = Vec<RowEntry>;
@@ -307,6 +309,19 @@ pub(crate) fn process(disk: &SimDisk, objects: &Arc<Objects>) -> Wals {
     Wals::in_place(ProcessPlace::new(disk), Arc::<Objects>::clone(objects), small())
 }
 
+/// The log of a process that has just begun here, with these objects as they are now.
+pub(crate) fn wal_of(disk: &SimDisk, objects: &InMemory) -> DatabaseWal {
+    process(disk, &Objects::of(objects.fork())).of("main")
+}
+
+/// All that was written, and nothing else, on a disk of its own.
+pub(crate) fn fork(disk: &SimDisk) -> SimDisk {
+    disk.power_cut().state(|_, _| Fate::Kept)
+}
+
+/// What the manifest of a new database says.
+pub(crate) const NEW: Seen = Seen { epoch: 1, replay_after: 0, next_id: 1 };
+
 /// A manifest that the test stores.
 pub(crate) struct Manifest(pub(crate) Seen);
 
@@ -355,6 +370,12 @@ pub(crate) fn parts(flush: FlushResultFuture) -> (Option<u64>, FlushResultFuture
     (None, flush)
 }
 
+/// Appends a batch; durable on return.
+pub(crate) fn append(writer: &mut Writer, batch: &Batch) {
+    now(writer.append(batch)).unwrap();
+    now(parts(now(writer.flush()).unwrap()).1).unwrap();
+}
+
 pub(crate) fn row(key: u64, seq: u64, value_bytes: usize) -> RowEntry {
     let value = match key % 4 {
         0 => ValueDeletable::Tombstone,
@@ -367,11 +388,7 @@ pub(crate) fn row(key: u64, seq: u64, value_bytes: usize) -> RowEntry {
 }
 
 /// The batches of the ids from `first` to before `end`, and the error after them, if there is one.
-pub(crate) fn read(
-    wal: &DatabaseWal,
-    first: u64,
-    end: u64,
-) -> Result<Vec<Vec<RowEntry>>, WalError> {
+pub(crate) fn read(wal: &DatabaseWal, first: u64, end: u64) -> Result<Vec<Batch>, WalError> {
     let mut iterator = now(wal.iterator(WalFileRange::from(first..end)))?;
     let rows = drain(iterator.as_mut())?;
     Ok(batches(rows))
@@ -386,8 +403,8 @@ pub(crate) fn drain(iterator: &mut dyn WalIterator) -> Result<Vec<RowEntry>, Wal
 }
 
 /// Rows by their sequence numbers, which must rise.
-pub(crate) fn batches(rows: Vec<RowEntry>) -> Vec<Vec<RowEntry>> {
-    let mut batches: Vec<Vec<RowEntry>> = Vec::new();
+pub(crate) fn batches(rows: Vec<RowEntry>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
     for row in rows {
         match batches.last_mut() {
             Some(batch) if batch[0].seq == row.seq => batch.push(row),
