@@ -66,10 +66,17 @@ END
         src/backend/streamer.rs
     sed -i 's/::builder("test", Arc::new(/::with_interval(None, "test", Arc::new(/' \
         src/backend/core.rs
+    cp "$here/builder.rs" src/inkstone_builder.rs
     # Some tests advance a simulated clock, and a flush takes real time.
+    cat >>src/inkstone_builder.rs <<END
+
+pub async fn advance(by: Duration) {
+    std::thread::sleep(Duration::from_millis(2));
+    tokio::time::advance(by).await;
+}
+END
     sed -i 's/tokio::time::advance(/s2_lite::inkstone_builder::advance(/' tests/backend/common/*.rs
     echo 'pub mod inkstone_builder;' >>src/lib.rs
-    cp "$here/builder.rs" src/inkstone_builder.rs
     patch --quiet -p1 <"$here/inkstone.patch"
     touch .patched
 fi

@@ -1,5 +1,5 @@
-//! Builds the databases of s2-lite's own tests on this log, with one directory for each store and
-//! path.
+//! Builds the databases of s2-lite's and of SlateDB's own tests on this log, with one directory for
+//! each store and path.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub fn with_interval<P: Into<Path> + Clone>(
     store: Arc<dyn ObjectStore>,
 ) -> DbBuilder<P> {
     static STORES: LazyLock<(std::path::PathBuf, Mutex<Stores>)> = LazyLock::new(|| {
-        let root = std::env::temp_dir().join(format!("s2-lite-own-tests-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("slatedb-own-tests-{}", std::process::id()));
         (root, Mutex::default())
     });
     let mut stores = STORES.1.lock().expect("the stores");
@@ -35,11 +35,4 @@ pub fn with_interval<P: Into<Path> + Clone>(
     let root = STORES.0.join(number.to_string());
     let wal = Wals::tuned(root, store.clone(), tuning).of(path.clone());
     Db::builder(path, store).with_wal_writer(Box::new(wal))
-}
-
-/// As `tokio::time::advance`, for a test that has paused its clock: each step also takes some real
-/// time, in which the log flushes.
-pub async fn advance(by: Duration) {
-    std::thread::sleep(Duration::from_millis(2));
-    tokio::time::advance(by).await;
 }

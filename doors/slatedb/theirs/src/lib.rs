@@ -1,12 +1,15 @@
 //! Replaces the WALs of SlateDB's own tests.
 //!
-//! *Owns*: a builder that gives each database a log, and `BTreeMapWal` over a log, under the name
-//! of the WAL of their four tests of custom WALs. *May not touch*: what the tests check.
+//! *Owns*: opening a database with a log, and `BTreeMapWal` over a log, under the name of the WAL
+//! of their four tests of custom WALs. *May not touch*: what the tests check.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "../../s2-lite/builder.rs"]
+pub mod builder;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,25 +20,10 @@ use slatedb::wal::{
     WalAdmin, WalError, WalFileRange, WalFlushResult, WalGc, WalIterator, WalObserver, WalReader,
     WalStatus, WalWriter, WriterInit, WriterInitResult, WriterManifest,
 };
-use slatedb::{Db, DbBuilder, RowEntry, VersionedManifest};
+use slatedb::{Db, RowEntry, VersionedManifest};
 use tempfile::TempDir;
 
-type Stores = Vec<Arc<dyn ObjectStore>>;
-
-/// As `Db::builder`, with the log of this store and path. Stores are kept, so that no two get the
-/// same number.
-pub fn builder<P: Into<Path> + Clone>(path: P, store: Arc<dyn ObjectStore>) -> DbBuilder<P> {
-    static STORES: LazyLock<(TempDir, Mutex<Stores>)> =
-        LazyLock::new(|| (tempfile::tempdir().unwrap(), Mutex::default()));
-    let mut stores = STORES.1.lock().unwrap();
-    let number = stores.iter().position(|known| Arc::ptr_eq(known, &store)).unwrap_or_else(|| {
-        stores.push(Arc::clone(&store));
-        stores.len() - 1
-    });
-    let root = STORES.0.path().join(number.to_string());
-    let wal = Wals::at(root, Arc::clone(&store)).of(path.clone());
-    Db::builder(path, store).with_wal_writer(Box::new(wal))
-}
+pub use builder::builder;
 
 /// As `Db::open`, with the log.
 ///
