@@ -1,6 +1,6 @@
 //! What is mounted where.
 //!
-//! *Owns*: the reading of `/proc/self/mountinfo`. *May not touch*: mounts.
+//! *Owns*: the reading of `/proc/thread-self/mountinfo`. *May not touch*: mounts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,9 +12,10 @@ use crate::device_number::DeviceNumber;
 use crate::error::{Error, Result};
 use crate::transfer::retry;
 
-const MOUNTINFO: &str = "/proc/self/mountinfo";
+/// Of a thread, since one may have mounts of its own.
+const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
 
-/// One line of `/proc/self/mountinfo`.
+/// One line of `mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPoint {
     /// Its number, as `statx` gives it; used again once it is unmounted.
@@ -36,7 +37,7 @@ pub struct MountPoint {
     pub super_options: String,
 }
 
-/// All that this process sees mounted, in the order of mounting: a later one may hide an earlier
+/// All that this thread sees mounted, in the order of mounting: a later one may hide an earlier
 /// one.
 ///
 /// # Errors

@@ -5,7 +5,6 @@
 //! calls: a thread of its own enters them, starts the process, and ends.
 
 use std::ffi::CStr;
-use std::fs;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
@@ -13,7 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use inkstone_io::{Error, Result};
+use inkstone_io::{Error, Result, mount_points};
 use rustix::mount::{MountPropagationFlags, mount_change};
 
 use crate::mount::detach;
@@ -59,12 +58,15 @@ fn enter(network: Network, directory: &Path) -> io::Result<()> {
     // What is mounted here later is seen by nobody else.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     // The copies of what other labs have mounted would keep it in use after they have unmounted it.
-    let points = fs::read_to_string("/proc/thread-self/mountinfo")?;
-    let targets = points.lines().filter_map(|line| line.split(' ').nth(4));
-    let targets: Vec<_> = targets.map(|target| target.replace(r"\040", " ")).collect();
-    for target in targets.iter().rev().map(Path::new) {
+    for point in mount_points().map_err(io::Error::other)?.iter().rev() {
+        let target = &point.target;
         if is_in_workdir(target) && !directory.starts_with(target) {
-            detach(target).map_err(io::Error::other)?;
+            match detach(target) {
+                // Its lab has unmounted it, or removed its directory, meanwhile.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {
+                }
+                done => done.map_err(io::Error::other)?,
+            }
         }
     }
     if network == Network::Own { loopback_up() } else { Ok(()) }
@@ -98,12 +100,46 @@ fn check(answer: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::process::Stdio;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::{Mount, WorkDir};
 
     const SCRIPT: &str = "cat /proc/net/dev | wc -l; echo $$; \
         setsid sh -c 'trap \"\" HUP; echo away >away; sleep 1000; echo late >late' >/dev/null & \
         while [ ! -e away ]; do :; done; echo; sleep 1000";
+
+    /// A newline in the path of another lab, or an unmount at the wrong moment, and no program
+    /// could be started.
+    #[test]
+    fn other_labs_have_any_name_and_end_at_any_time() {
+        if !inkstone_io::is_root() {
+            return crate::not_run("other_labs_have_any_name_and_end_at_any_time", "it needs root");
+        }
+        let made = tempfile::tempdir().expect("a directory");
+        let parent = made.path().join("a line\nand \\ another");
+        std::fs::create_dir(&parent).expect("a directory");
+        let lab = WorkDir::create(&parent).expect("a work directory");
+        let mount = || Mount::new(Path::new("none"), lab.path(), "tmpfs", "").expect("mounted");
+        let first = mount();
+        let starts = || {
+            let mut command = Command::new("true");
+            let child = spawn_apart(&mut command, Network::Shared, Path::new("/"));
+            assert!(child.expect("it starts").wait().expect("it ends").success());
+        };
+        starts();
+        first.unmount().expect("unmounted");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    mount().unmount().expect("unmounted");
+                }
+            });
+            (0..100).for_each(|_| starts());
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 
     #[test]
     fn what_has_left_the_session_ends_with_the_first_process() {
