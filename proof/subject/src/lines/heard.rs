@@ -23,6 +23,8 @@ pub struct Heard {
     lines: Vec<Said>,
     /// Items that were tried and not acknowledged yet.
     open: HashMap<Line, Who>,
+    /// The newest try of each key.
+    newest: HashMap<Line, Who>,
     acknowledged: usize,
 }
 
@@ -58,9 +60,18 @@ impl Heard {
                         return Err(format!("tries {} a second time at once", words(item)));
                     }
                     self.tried.push(item.to_vec());
+                    self.newest.insert(key(item).to_vec(), who);
                     Said::Tried
                 }
                 (_, Some(item)) => match self.open.remove(item) {
+                    // Which of two at once came last, nobody can tell.
+                    Some(who) if self.promise == Promise::Map && self.newest[key(item)] != who => {
+                        return Err(format!(
+                            "says that {} is done after a newer version of that key was tried: \
+                             one client at a time may write a key",
+                            words(item)
+                        ));
+                    }
                     Some(who) => Said::Acknowledged(who, at),
                     None => {
                         let item = words(item);
@@ -104,6 +115,11 @@ fn item<'a>(line: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(word).filter(|item| !item.is_empty())
 }
 
+/// What stands before the version.
+fn key(item: &[u8]) -> &[u8] {
+    item.split(|byte| *byte == b' ').next().unwrap_or(item)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,10 +134,14 @@ mod tests {
         assert_eq!(refused(Promise::Order, &["try 1", "anything"]), "");
         assert_eq!(refused(Promise::Set, &["try a b", "try c", "ok c", "try c", "ok a b"]), "");
         assert_eq!(refused(Promise::Map, &["try a 1", "ok a 1", "try a 2", "try b 2"]), "");
+        // It has given up the first one.
+        assert_eq!(refused(Promise::Map, &["try a 1", "try a 2", "ok a 2"]), "");
         for (promise, lines, words) in [
             (Promise::Set, &["1"][..], "says \"1\", which begins with neither"),
             (Promise::Set, &["ok 1"], "says that \"1\" is done, and never said `try`"),
             (Promise::Set, &["try 1", "try 1"], "tries \"1\" a second time at once"),
+            (Promise::Map, &["try a 1", "try a 2", "ok a 2", "ok a 1"], "a newer version of that"),
+            (Promise::Map, &["try a 1", "try a 2", "ok a 1"], "one client at a time may write a"),
             (Promise::Map, &["try a"], "says \"a\", where KEY VERSION belongs"),
         ] {
             assert!(refused(promise, lines).contains(words), "{lines:?}");
