@@ -129,7 +129,7 @@ pub(crate) struct AnyArguments {
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = arguments.json.open()?;
     let (writer, reader) = match server(arguments) {
-        Some(server) => server.shells(arguments.limit)?,
+        Some(server) => server.shells()?,
         None => (
             Shell::of("--writer", arguments.writer.as_deref().unwrap_or_default()),
             Shell::of("--reader", &arguments.reader),

@@ -8,7 +8,8 @@ use super::lab_users::as_nobody;
 use super::powerloss_check::SYNCED_BY_OTHERS;
 use super::powerloss_kernel::here;
 use crate::support::{
-    Words as _, directory, json, names, not_run, refused, run, said, side_by_side, text,
+    Words as _, command, directory, json, names, not_run, refused, run, said, side_by_side, signal,
+    text, until,
 };
 use inkstone_powerloss::kernel::machine::FsKind;
 
@@ -227,6 +228,92 @@ fn server(at: &Path, start: &str, more: &str) -> Output {
     let words = ["powerloss", "any", "--start", start, "--ready", "[ -p $RUN/answer ]"];
     let talk = ["--client", CLIENT, "--reader", ASKED, "--stop", "rm $RUN/ask"];
     run(at, [&words[..], &talk, &more].concat().as_slice())
+}
+
+/// The server is slow to begin, or a command is wrong: what the commands said is in the message.
+#[test]
+fn a_server_that_is_not_ready_is_explained() {
+    let kinds = here("a_server_that_is_not_ready_is_explained", &[FsKind::Ext4]);
+    if kinds.is_empty() {
+        return;
+    }
+    let directory = directory();
+    for (ready, start, words) in [
+        (
+            "nonesuch-ready",
+            "echo begins; sleep 99",
+            "nonesuch-ready: not found; the server said: begins",
+        ),
+        (
+            "echo asks; sleep 99",
+            "true",
+            "--ready did not succeed in time, and said: asks; the server",
+        ),
+        ("false", "seq 9000; echo panic: why; seq 9000; exit 2", "\\n...\\npanic: why\\n1\\n"),
+    ] {
+        let words_of = ["powerloss", "any", "--limit", "3s", "--start", start, "--ready", ready];
+        let asked = [&words_of[..], &["--client", "echo 1", "--reader", "echo 1"]].concat();
+        refused(directory.path(), asked.as_slice(), 2, words);
+    }
+}
+
+/// A lab that was stopped for longer than its limit called a reader too slow, and so a promise
+/// broken, when it went on.
+#[test]
+fn who_is_stopped_with_the_lab_is_not_late() {
+    const HELD: &str = "all() { echo $1; for child in $(pgrep -P $1); do all $child; done; }; \
+        all=$(all $0); kill -STOP $all 2>/dev/null; sleep 4; kill -CONT $all 2>/dev/null; :";
+    let directory = directory();
+    let at = directory.path();
+    let begun = at.join("begun");
+    let reader = format!(
+        "cat {{dir}}/f; [ -e {0} ] || {{ : >{0}; for i in 1 2 3 4; do sleep 0.1; done; }}",
+        begun.display()
+    );
+    let writer = "echo 1 >{dir}/f; echo 1; sleep 1000";
+    let words = ["powerloss", "any", "--writer", writer, "--reader", &reader];
+    let more = ["--rounds=1", "--lines=1", "--limit=3s"];
+    let mut child = command(at, [&words[..], &more].concat().as_slice()).spawn().expect("it runs");
+    until("the reader reads", || {
+        assert!(child.try_wait().expect("asked").is_none(), "it ended before");
+        begun.exists()
+    });
+    let held = Command::new("sh").args(["-c", HELD, &child.id().to_string()]).status();
+    assert!(held.expect("sh").success());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), said(&output));
+}
+
+/// A silent one lived on for ever.
+#[test]
+fn a_kill_of_the_lab_ends_what_it_has_started() {
+    let directory = directory();
+    let at = directory.path();
+    let asleep = format!("sleep 1000.{}7", std::process::id());
+    let lives =
+        || Command::new("pgrep").args(["-f", "-x", &asleep]).output().unwrap().status.success();
+    let mut ways = vec![
+        [&*format!("--writer=echo 1; {asleep}; : {{dir}}"), "--reader=: {dir}"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    if !here("a_kill_of_the_lab", &[FsKind::Ext4]).is_empty() {
+        let [start, client] =
+            ["--start", "--client"].map(|it| format!("{it}=setsid {asleep} & {asleep}"));
+        ways.push(vec![start, client, "--ready=true".into(), "--reader=true".into()]);
+    }
+    for words in ways {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words = [&["powerloss", "any", "--limit=90s"], &words[..]].concat();
+        let mut child = command(at, words.as_slice()).spawn().expect("it runs");
+        until("it sleeps", || {
+            assert!(child.try_wait().expect("asked").is_none(), "it ended before");
+            lives()
+        });
+        signal("-KILL", child.id());
+        assert_eq!(child.wait().expect("an end").code(), None);
+        until("it has ended, too", || !lives());
+    }
 }
 
 #[test]

@@ -14,9 +14,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::patience::Patience;
 use inkstone_io::transfer::retry;
 use inkstone_io::{DeviceNumber, Error, Result};
 
@@ -189,14 +189,11 @@ impl LoopDevice {
     /// # Errors
     /// One does, after some time.
     pub fn until_unused(&self) -> Result<()> {
-        let start = Instant::now();
+        let mut patience = Patience::new(UNUSED_IN);
         loop {
             match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.path) {
                 Err(error)
-                    if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < UNUSED_IN =>
-                {
-                    thread::sleep(PAUSE);
-                }
+                    if error.raw_os_error() == Some(libc::EBUSY) && patience.pause(PAUSE) => {}
                 Err(error) => return Err(Error::new("wait for the unmount of", &self.path, error)),
                 Ok(_) => return Ok(()),
             }
@@ -228,7 +225,7 @@ impl Drop for LoopDevice {
 
 /// Takes the next free device until one is ours.
 fn configure(control: &File, config: &LoopConfig) -> Result<(PathBuf, File)> {
-    let start = Instant::now();
+    let mut patience = Patience::new(ATTACHES_IN);
     loop {
         // SAFETY: this request takes no argument and returns a number.
         let index = unsafe { request(control, LOOP_CTL_GET_FREE, 0) }
@@ -248,10 +245,7 @@ fn configure(control: &File, config: &LoopConfig) -> Result<(PathBuf, File)> {
             // Another program was faster: the device is attached, or is being detached again.
             Err(error)
                 if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
-                    && start.elapsed() < ATTACHES_IN =>
-            {
-                thread::sleep(PAUSE);
-            }
+                    && patience.pause(PAUSE) => {}
             Err(error) => {
                 return Err(Error::new("attach (LOOP_CONFIGURE, Linux 5.8)", path, error));
             }
@@ -286,15 +280,14 @@ fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
         }
         _ => {}
     }
-    let start = Instant::now();
+    let mut patience = Patience::new(DETACHES_IN);
     // Gone, or used for another file by now.
     while read_backing(place).is_ok_and(|now| without_deleted(&now) == without_deleted(backing)) {
-        if start.elapsed() > DETACHES_IN {
+        if !patience.pause(PAUSE) {
             let busy = io::Error::from_raw_os_error(libc::EBUSY);
             return Err(Error::new("detach", path, busy)
                 .advise("unmount what is on it and close it; the kernel then detaches it"));
         }
-        thread::sleep(PAUSE);
     }
     Ok(())
 }

@@ -6,11 +6,11 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::patience::Patience;
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, MountPoint, Result, mount_points};
 
@@ -117,14 +117,12 @@ impl Drop for Mount {
 /// # Errors
 /// It is still busy, or what the kernel answers.
 pub fn unmount(target: &Path, patience: Duration) -> Result<()> {
-    let start = Instant::now();
+    let mut patience = Patience::new(patience);
     loop {
         match unmount_with(target, UnmountFlags::empty()) {
             Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < patience =>
-            {
-                thread::sleep(Duration::from_millis(10));
-            }
+                if error.raw_os_error() == Some(libc::EBUSY)
+                    && patience.pause(Duration::from_millis(10)) => {}
             answer => return answer,
         }
     }

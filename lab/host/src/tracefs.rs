@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
@@ -17,6 +17,7 @@ use rustix::fs::Access;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::maker::{maker, may_live, next_name};
+use crate::patience::Patience;
 
 const USUAL_PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRACEFS_MAGIC: u64 = 0x7472_6163;
@@ -139,15 +140,13 @@ impl Drop for Instance {
 }
 
 fn remove_instance(path: &Path, patience: Duration) -> Result<()> {
-    let start = Instant::now();
+    let mut patience = Patience::new(patience);
     loop {
         match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error)
-                if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < patience =>
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+                if error.kind() == io::ErrorKind::ResourceBusy
+                    && patience.pause(Duration::from_millis(5)) => {}
             answer => {
                 return answer.map_err(|error| {
                     Error::new("remove a trace instance", path, error)

@@ -28,7 +28,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone_host::{Network, monotonic_ns};
+use inkstone_host::{Network, Patience, monotonic_ns};
 use inkstone_io::is_root;
 use inkstone_subject::lines::heard::Heard as Said;
 use inkstone_subject::lines::past::Past;
@@ -43,6 +43,7 @@ use crate::process::{Heard, LINE_BYTES_MAX, Process, Within};
 use crate::result::{Counts, RunResult};
 pub use crate::runner::Enough;
 use crate::runner::{self, Lab, Plan, Written};
+use crate::server;
 
 pub(crate) const PLACEHOLDER: &str = "{dir}";
 /// How many writers follow each other in one directory, where they are only killed.
@@ -59,6 +60,14 @@ const CANNOT_START: [i32; 2] = [126, 127];
 const STOPPED: &str = "was at work when the lab was stopped";
 /// After a kill the pipe ends at once, unless another process holds it.
 const GONE_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// Runs a command, and kills its process group when the lab, which holds the other end of stdin, is
+/// gone. The first process of a namespace ignores signals that it does not handle, so the command is
+/// another one; when that has ended, the first one ends, and the namespace with it.
+const WATCHED: &str = r#"exec 3<&0 </dev/null
+(read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 &
+exec 3<&-
+sh -c "$1"
+exit $?"#;
 
 #[derive(Debug, Clone)]
 pub struct AnyOptions {
@@ -426,20 +435,27 @@ impl Shell {
         };
         let command = self.command.replace(PLACEHOLDER, &quoted(path));
         let mut shell = Command::new("sh");
-        shell.arg("-c").stdin(Stdio::null()).stderr(Stdio::piped());
+        shell.args(["-c", WATCHED, "sh", &command]).stdin(Stdio::piped()).stderr(Stdio::piped());
         let started = if is_root() {
-            // The first process of a namespace ignores signals that it does not handle, so the
-            // command is the second one.
-            shell.args([r#"sh -c "$1"; exit $?"#, "sh", &command]);
             Process::start_apart(&mut shell, self.network, directory)
         } else {
-            Process::start(shell.arg(command))
+            Process::start(&mut shell)
         };
         started.map_err(|error| self.fault(&format!("cannot be started: sh: {error}")))
     }
 
     fn fault(&self, words: &str) -> RunError {
         RunError::Command(format!("{} {words}", self.label))
+    }
+
+    /// What a process says that is killed now, since it is too slow.
+    fn complaint(&self, mut process: Process) -> String {
+        let server = match self.network {
+            Network::Own => server::at_work(process.id()),
+            Network::Shared => String::new(),
+        };
+        let said = process.end(Duration::ZERO).map(|(_, said)| said).unwrap_or_default();
+        format!("{said}\n{server}").trim().to_owned()
     }
 
     fn check_started(&self, status: ExitStatus, complaint: &str) -> Result<(), RunError> {
@@ -478,29 +494,32 @@ impl Shell {
             && left().is_none_or(|left| !left.is_zero())
         {
             let limit = left().map_or(within.limit, |left| left.min(within.limit));
-            let heard = process.hear_within(Within { limit, ..within });
+            let heard = process.hear_within(&mut Patience::new(limit), within.stop);
             match heard.map_err(|_| self.fault(STOPPED))? {
                 Heard::Line(line) => take(line, &mut printed)?,
                 Heard::Ended => break,
                 Heard::Silent if left().is_some_and(|left| left.is_zero()) => break,
                 Heard::Silent => {
-                    let complaint = process.end(Duration::ZERO).map(|(_, complaint)| complaint);
+                    let complaint = self.complaint(process);
+                    if complaint.starts_with(server::READY) {
+                        return Err(self.fault(&format!("could not begin: {complaint}")));
+                    }
                     return Err(self.fault(&format!(
                         "has printed nothing for {:?}, after {} lines: it must flush each line \
                          when its item is durable{}",
                         within.limit,
                         printed.said.lines(),
-                        words_of(&complaint.unwrap_or_default())
+                        words_of(&complaint)
                     )));
                 }
             }
         }
         std::thread::sleep(left().map_or(moment.delay, |left| left.min(moment.delay)));
         process.kill();
-        let until = Instant::now() + GONE_WITHIN;
+        let mut patience = Patience::new(GONE_WITHIN);
         loop {
-            match process.hear(until.saturating_duration_since(Instant::now())) {
-                Heard::Line(line) if Instant::now() < until => take(line, &mut printed)?,
+            match process.hear(patience.left()) {
+                Heard::Line(line) if !patience.is_over() => take(line, &mut printed)?,
                 Heard::Ended => break,
                 // Also one that goes on as if nothing had happened.
                 Heard::Line(_) | Heard::Silent => {
@@ -528,8 +547,7 @@ impl Shell {
         Within { limit, stop }: Within<'_>,
         past: &Past,
     ) -> Result<Shown, RunError> {
-        let until = Instant::now() + limit;
-        let left = || until.saturating_duration_since(Instant::now());
+        let mut patience = Patience::new(limit);
         let mut process = self.start(directory)?;
         let mut shown = Shown::default();
         let failed = |mut shown: Shown, why| {
@@ -539,8 +557,7 @@ impl Shell {
         let too_slow = format!("it did not end within {limit:?}");
         let mut is_whole = true;
         loop {
-            let within = Within { limit: left(), stop };
-            match process.hear_within(within).map_err(|_| self.fault(STOPPED))? {
+            match process.hear_within(&mut patience, stop).map_err(|_| self.fault(STOPPED))? {
                 Heard::Line(line) => {
                     is_whole = line.ends_with(b"\n");
                     if !is_whole && line.len() >= LINE_BYTES_MAX {
@@ -557,10 +574,13 @@ impl Shell {
                     }
                 }
                 Heard::Ended => break,
-                Heard::Silent => return failed(shown, too_slow),
+                Heard::Silent => {
+                    let complaint = self.complaint(process);
+                    return failed(shown, too_slow + &words_of(&complaint));
+                }
             }
         }
-        let Some((status, complaint)) = process.end(left()) else {
+        let Some((status, complaint)) = process.end(patience.left()) else {
             return failed(shown, too_slow);
         };
         self.check_started(status, &complaint)?;

@@ -10,9 +10,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use inkstone_host::{Network, living_beside, seal};
+use inkstone_host::{Network, Patience, living_beside, seal};
 
 use crate::process::{Heard, Process, Program, whole};
 
@@ -65,16 +65,15 @@ pub fn inside(place: &Place, command: &[OsString]) -> Result<(), String> {
     say(STARTED)?;
     let status = child.wait().map_err(|error| error.to_string())?;
     say(&format!("{ENDED}{}", status.into_raw()))?;
-    let until = Instant::now() + GRACE;
+    let mut patience = Patience::new(GRACE);
     loop {
         let left = living_beside().map_err(|error| error.to_string())?;
         if left.is_empty() {
             return Ok(());
         }
-        if Instant::now() > until {
+        if !patience.pause(LOOK_EVERY) {
             return say(&format!("{LEFT}{}", left.join(", ")));
         }
-        std::thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -125,15 +124,14 @@ impl Apart {
         stop: &AtomicBool,
         mut ended: impl FnMut(ExitStatus),
     ) -> Result<Ran, String> {
-        let (until, mut status, mut left) = (Instant::now() + limit, None, None);
+        let (mut patience, mut status, mut left) = (Patience::new(limit), None, None);
         loop {
+            let is_over = patience.is_over();
             let line = match self.process.hear(STOPS_WITHIN) {
                 Heard::Line(line) => whole(&line).ok_or("a line of it was cut")?,
                 Heard::Ended => break,
                 Heard::Silent if stop.load(Ordering::Relaxed) => return Ok(Ran::Stopped),
-                Heard::Silent if status.is_none() && Instant::now() > until => {
-                    return Ok(Ran::TooSlow);
-                }
+                Heard::Silent if status.is_none() && is_over => return Ok(Ran::TooSlow),
                 Heard::Silent => continue,
             };
             if let Some(why) = line.strip_prefix(NOT_STARTED) {

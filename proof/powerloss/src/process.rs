@@ -2,18 +2,24 @@
 //!
 //! *Owns*: the process and the clock. *May not touch*: what its lines mean.
 
+use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use inkstone_host::{Network, Signal, has_ended, signal_group, signal_process, spawn_apart};
+use inkstone_host::{
+    Network, Patience, Signal, has_ended, signal_group, signal_process, spawn_apart,
+};
 
-/// A message of a program is shown up to this length.
+/// Of what a program said, the beginning and the end are shown, each up to this length,
 const COMPLAINT_BYTES: usize = 600;
+/// and each is kept up to this one.
+const KEPT_BYTES: usize = 64 << 10;
 /// A line that is longer is cut, and the last one that is heard.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// So many lines wait to be heard; then the process waits.
@@ -61,7 +67,7 @@ pub struct Stopped;
 pub struct Process {
     child: Child,
     lines: Receiver<Vec<u8>>,
-    complaint: Option<Receiver<Vec<u8>>>,
+    complaint: Option<(Arc<Mutex<Complaint>>, Receiver<Infallible>)>,
     is_over: bool,
 }
 
@@ -85,10 +91,15 @@ impl Process {
 
     fn hearing(mut child: Child) -> Self {
         let complaint = child.stderr.take().map(|pipe| {
-            let (tell, pieces) = sync_channel(COMPLAINT_BYTES);
+            let said = Arc::new(Mutex::new(Complaint::default()));
+            let (open, closed) = sync_channel(0);
+            let heard = Arc::clone(&said);
             // Ends with the last process that holds the pipe.
-            std::thread::spawn(move || first_bytes(pipe, &tell));
-            pieces
+            std::thread::spawn(move || {
+                hear_all(pipe, &heard);
+                drop(open);
+            });
+            (said, closed)
         });
         let (tell, lines) = sync_channel(LINES_WAITING);
         let out = child.stdout.take();
@@ -117,20 +128,26 @@ impl Process {
     }
 
     pub fn hear(&self, within: Duration) -> Heard {
-        match self.lines.recv_timeout(within) {
-            Ok(line) => Heard::Line(line),
-            Err(RecvTimeoutError::Disconnected) => Heard::Ended,
-            Err(RecvTimeoutError::Timeout) => Heard::Silent,
+        let mut patience = Patience::new(within);
+        loop {
+            match self.lines.recv_timeout(patience.left().min(LOOK_EVERY)) {
+                Ok(line) => return Heard::Line(line),
+                Err(RecvTimeoutError::Disconnected) => return Heard::Ended,
+                Err(RecvTimeoutError::Timeout) if patience.is_over() => return Heard::Silent,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         }
     }
 
     /// The same, as long as the lab goes on.
-    pub fn hear_within(&self, Within { limit, stop }: Within<'_>) -> Result<Heard, Stopped> {
-        let until = Instant::now() + limit;
+    pub fn hear_within(
+        &self,
+        patience: &mut Patience,
+        stop: &AtomicBool,
+    ) -> Result<Heard, Stopped> {
         while !stop.load(Ordering::Relaxed) {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.hear(left.min(LOOK_EVERY)) {
-                Heard::Silent if Instant::now() < until => {}
+            match self.hear(patience.left().min(LOOK_EVERY)) {
+                Heard::Silent if !patience.is_over() => {}
                 heard => return Ok(heard),
             }
         }
@@ -139,7 +156,7 @@ impl Process {
 
     /// Waits for a whole line of a program of ours.
     pub fn line(&self, limit: Duration, stop: &AtomicBool) -> Result<String, String> {
-        match self.hear_within(Within { limit, stop }) {
+        match self.hear_within(&mut Patience::new(limit), stop) {
             Ok(Heard::Line(line)) => whole(&line).ok_or("the process ended inside a line".into()),
             Ok(Heard::Ended) => Err("the process ended without a message".into()),
             Ok(Heard::Silent) => Err(format!("the process hangs: no line for {limit:?}")),
@@ -181,16 +198,23 @@ impl Process {
         }
         self.is_over = true;
         let status = self.child.wait().ok();
-        let complaint = self.complaint.take().map(|pieces| collect(&pieces)).unwrap_or_default();
+        let complaint = self.complaint.take().map(|(said, closed)| {
+            // Who still holds the pipe says nothing that is waited for.
+            let mut patience = Patience::new(COMPLAINT_WITHIN);
+            while let Err(RecvTimeoutError::Timeout) =
+                closed.recv_timeout(patience.left().min(LOOK_EVERY))
+                && !patience.is_over()
+            {}
+            locked(&said).words()
+        });
+        let complaint = complaint.unwrap_or_default();
         status.filter(|_| is_in_time || within.is_zero()).map(|status| (status, complaint))
     }
 
     fn is_gone(&self, within: Duration) -> bool {
-        let until = Instant::now() + within;
+        let mut patience = Patience::new(within);
         let has_ended = || has_ended(self.child.id()).unwrap_or(true);
-        while !has_ended() && Instant::now() < until {
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        while !has_ended() && patience.pause(Duration::from_micros(200)) {}
         has_ended()
     }
 }
@@ -208,26 +232,71 @@ pub fn whole(line: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line.strip_suffix(b"\n")?).into_owned())
 }
 
-/// Sends the first bytes of a message: what follows is often a backtrace.
-fn first_bytes(mut pipe: impl Read, tell: &SyncSender<Vec<u8>>) {
-    let mut room = COMPLAINT_BYTES;
-    let mut piece = [0; 4096];
-    // Read to the end all the same: a full pipe would block the program.
-    while let Ok(count @ 1..) = pipe.read(&mut piece) {
-        let first = &piece[..count.min(room)];
-        room -= first.len();
-        // Each piece has a byte, so there is room for all of them.
-        if !first.is_empty() {
-            let _ = tell.send(first.to_vec());
-        }
+/// What a program said: all of it, if that is not much; of more the beginning, a panic, the end.
+#[derive(Debug, Default)]
+pub(crate) struct Complaint {
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Complaint {
+    fn add(&mut self, piece: &[u8]) {
+        let room = KEPT_BYTES - self.first.len();
+        let (first, rest) = piece.split_at(room.min(piece.len()));
+        self.first.extend(first);
+        self.last.extend(rest);
+        self.last.drain(..self.last.len().saturating_sub(KEPT_BYTES));
+    }
+
+    /// A traceback says last why; behind a panic come many lines about where it was.
+    pub(crate) fn words(&self) -> String {
+        let all = [&self.first[..], &self.last].concat();
+        let most = COMPLAINT_BYTES;
+        let between = all.len().checked_sub(most).and_then(|last| all.get(most..last));
+        let words = match between {
+            None => String::from_utf8_lossy(&all).into_owned(),
+            Some(between) => {
+                let (first, last) = (&all[..most], &all[all.len() - most..]);
+                let between = String::from_utf8_lossy(between);
+                let is_why = |line: &&str| ["panic", "fatal"].iter().any(|it| line.contains(it));
+                let why = between.lines().skip_while(|line| !is_why(line)).take(2);
+                let why: String = why.flat_map(|line| ["\n", line]).collect();
+                let why: String = why.chars().take(most).collect();
+                let [first, last] = [first, last].map(String::from_utf8_lossy);
+                format!("{first}\n...{why}\n...\n{last}")
+            }
+        };
+        words.trim().to_owned()
     }
 }
 
-fn collect(pieces: &Receiver<Vec<u8>>) -> String {
-    let until = Instant::now() + COMPLAINT_WITHIN;
-    let mut first = Vec::new();
-    while let Ok(piece) = pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        first.extend(piece);
+/// Reads to the end: a full pipe would block the program.
+pub(crate) fn hear_all(mut pipe: impl Read, said: &Mutex<Complaint>) {
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = pipe.read(&mut piece) {
+        locked(said).add(&piece[..count]);
     }
-    String::from_utf8_lossy(&first).trim().to_owned()
+}
+
+fn locked(said: &Mutex<Complaint>) -> MutexGuard<'_, Complaint> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a long traceback only the beginning was shown before, and of a daemon's panic nothing.
+    #[test]
+    fn of_a_long_message_the_reason_is_heard() {
+        let script = "seq 10000; echo goroutine; echo panic: no room; seq 10000; echo why; exit 3";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec >&2; {script}")]).stderr(Stdio::piped());
+        let mut process = Process::start(&mut shell).expect("sh");
+        let (status, said) = process.end(Duration::from_secs(60)).expect("it ends");
+        assert_eq!(status.code(), Some(3));
+        assert!(said.starts_with("1\n2\n") && said.ends_with("\n10000\nwhy"), "{said}");
+        assert!(said.contains("\n...\npanic: no room\n1\n...\n"), "{said}");
+        assert!(said.len() < 3 * COMPLAINT_BYTES, "{said}");
+    }
 }

@@ -14,13 +14,16 @@
 //! | `$RUN` | a directory in memory, for sockets, lock files and the like: `/run/own` |
 //! | `$PORT` | a port that nobody uses; the network is a loopback device |
 
-use std::time::Duration;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Mutex;
 
-use inkstone_host::Network;
+use inkstone_host::{Network, open_plain};
 use inkstone_io::is_root;
 
 use crate::any::{PLACEHOLDER, Shell, quoted};
 use crate::medium::RunError;
+use crate::process::{Complaint, hear_all};
 
 const PORT: u16 = 7000;
 
@@ -39,50 +42,73 @@ pub struct Server {
     pub stop: Option<String>,
 }
 
+/// Where the script of a server says what is at work.
+const AT: &str = "run/at";
+/// The daemon is not ready yet.
+pub(crate) const READY: &str = "--ready";
+/// So much of what a daemon said is read: it may go on while that is read.
+const SAID_BYTES_MAX: u64 = 16 << 20;
+
 /// What comes before the client. What the daemon says goes to a file, since stdout is for lines.
 const SCRIPT: &str = r#"
 cd {dir} && mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/disk /run/own &&
     mount --no-canonicalize --bind . /run/disk && chmod 1777 /run/own && cd /run/own || exit
 export DIR=/run/disk RUN=/run/own
-fail() { echo "$1; the server said: $(tail -c 400 /run/said)" >&2; exit "${2:-1}"; }
-ended() { fail "$1 ended with exit code $2" "$2"; }
+fail() { echo "$1; the server said:" | cat - /run/said >&2; exit "${2:-1}"; }
+run() {
+    echo "$1" >/run/at
+    sh -c "$2"
+    code=$?
+    [ $code = 0 ] || fail "$1 ended with exit code $code" $code
+}
+echo --ready >/run/at
 (sh -c "$START"; echo $? >/run/ended) </dev/null >/run/said 2>&1 &
-until sh -c "$READY" </dev/null >/dev/null 2>&1; do
+until sh -c "$READY" </dev/null >/run/asked 2>&1; do
     code=$(cat /run/ended 2>/dev/null)
     [ "${code:-0}" = 0 ] || fail "--start ended with exit code $code before --ready succeeded"
-    [ "$(date +%s)" -lt "$UNTIL" ] || fail "--ready did not succeed in time"
     sleep 0.02
 done
 "#;
 
+/// What a server's script is at, and what it has said until now. `process`: the first one of its
+/// namespaces, which must live.
+pub(crate) fn at_work(process: u32) -> String {
+    let read = |name: &str| {
+        let root = format!("/proc/{process}/root");
+        let said = Mutex::new(Complaint::default());
+        if let Ok(file) = open_plain(&Path::new(&root).join(name)) {
+            hear_all(file.take(SAID_BYTES_MAX), &said);
+        }
+        said.into_inner().unwrap_or_default().words()
+    };
+    let at = read(AT);
+    let asked = match at.as_str() {
+        READY => format!(" did not succeed in time, and said: {}", read("run/asked")),
+        _ => " was at work".to_owned(),
+    };
+    format!("{at}{asked}; the server said: {}", read("run/said"))
+}
+
 impl Server {
-    /// The writer and the reader. `limit`: how long each may take to begin.
+    /// The writer and the reader.
     ///
     /// # Errors
     /// This user may not make namespaces.
-    pub fn shells(&self, limit: Duration) -> Result<(Shell, Shell), RunError> {
+    pub fn shells(&self) -> Result<(Shell, Shell), RunError> {
         if !is_root() {
             let why = "a server runs in namespaces of its own, and making them needs root";
             return Err(RunError::Other(why.into()));
         }
-        let run = |option: &str, command: &str| {
-            let command = quoted(&own(command));
-            format!("sh -c {command} || ended {option} $?\n")
-        };
+        let run = |option: &str, command: &str| format!("run {option} {}\n", quoted(&own(command)));
         let stop = self.stop.as_deref().map(|stop| run("--stop", stop)).unwrap_or_default();
-        let writer = self.beside("--client", &self.client, limit, run("--client", &self.client));
+        let writer = self.beside("--client", &self.client, run("--client", &self.client));
         let read = run("--reader", &self.reader) + &stop;
-        Ok((writer, self.beside("--reader", &self.reader, limit, read)))
+        Ok((writer, self.beside("--reader", &self.reader, read)))
     }
 
-    fn beside(&self, option: &str, said: &str, limit: Duration, then: String) -> Shell {
+    fn beside(&self, option: &str, said: &str, then: String) -> Shell {
         let [start, ready] = [&self.start, &self.ready].map(|command| quoted(&own(command)));
-        // A complaint comes before the limit does.
-        let seconds = (limit.as_secs_f64() * 0.8).max(1.0) as u64;
-        let script = format!(
-            "export PORT={PORT} START={start} READY={ready} UNTIL=$(($(date +%s) + {seconds}))\
-             {SCRIPT}{then}"
-        );
+        let script = format!("export PORT={PORT} START={start} READY={ready}{SCRIPT}{then}");
         Shell { label: format!("{option} {said:?}"), command: script, network: Network::Own }
     }
 }
