@@ -71,6 +71,11 @@ pub trait Subject: Clone {
     /// Reads all that there is.
     fn read(&self, live: &Self::Live, when: When) -> ShownBy<Self>;
 
+    /// Saves what can be read where it is damaged, and reads what was saved; `None`: it has no way.
+    fn save(&self, _directories: &Directories) -> Option<ShownBy<Self>> {
+        None
+    }
+
     /// Other options for the next opening, if each has its own.
     fn redraw(&mut self, _seed: u64) {}
 }
@@ -163,6 +168,8 @@ pub enum Lie {
     Lost,
     /// It damaged what a promise covers already.
     Damaged,
+    /// It flipped one bit of that.
+    Flipped,
     /// It has lost anything: no promise is left but that what is shown was once there.
     Anything,
 }

@@ -42,7 +42,7 @@ named_choice! {
         Sizes = "sizes", "sizes that reach the disk before their data or after it";
         Names = "names", "creations, renames and removals lost or reordered";
         Misdirected = "misdirected", "a write that lands elsewhere";
-        Rot = "rot", "a bit that rots in acknowledged records";
+        Rot = "rot", "a bit that rots in acknowledged records, or a piece of a file that is ruined";
         SyncError = "sync-error",
             "a sync that fails, with the three after-effects of real file systems";
         Errors = "errors", "an error at any operation, transfers in two parts";
@@ -85,6 +85,8 @@ struct Trial {
     faults: Faults,
     effort: Option<Effort>,
     cuts: Cuts,
+    /// Other states than those of the row.
+    pick: Option<Pick>,
     /// Other operations than those of the row.
     steps: Option<Vec<Step>>,
     budget_bytes: Option<u64>,
@@ -103,7 +105,8 @@ impl Trial {
     fn new(wrong: Wrong) -> Self {
         let faults = Faults::Planned(Vec::new());
         let cuts = Cuts::Always;
-        Self { wrong, faults, effort: None, cuts, steps: None, budget_bytes: None, expects: false }
+        let (effort, pick, steps, budget_bytes) = (None, None, None, None);
+        Self { wrong, faults, effort, cuts, pick, steps, budget_bytes, expects: false }
     }
 
     fn at_each_place(wrong: Wrong, fault: impl Fn(u64) -> Fault + 'static) -> Self {
@@ -227,11 +230,16 @@ impl FaultClass {
             Self::Rot => Row {
                 draw: closing,
                 end: promise,
-                pick: Pick::Rot,
                 walks: |unit| {
                     let samples = if unit.look == Look::Glance { 10 } else { 200 };
                     let effort = Some(Effort { samples, all_of: 0, deep: 0 });
-                    vec![Trial { effort, cuts: Cuts::AtEnd, ..Trial::new(Wrong::Nothing) }]
+                    let damaged = |pick| Trial {
+                        effort,
+                        cuts: Cuts::AtEnd,
+                        pick: Some(pick),
+                        ..Trial::new(Wrong::Nothing)
+                    };
+                    vec![damaged(Pick::Rot), damaged(Pick::Ruin)]
                 },
                 ..PLAIN
             },
@@ -513,7 +521,7 @@ impl Unit {
         Way {
             wrong: trial.wrong,
             cuts: trial.cuts,
-            pick: row.pick,
+            pick: trial.pick.unwrap_or(row.pick),
             depth: if is_about_cuts && self.look != Look::Glance { 3 } else { 1 },
             budget_bytes: trial.budget_bytes,
             ..Way::new(trial.effort.unwrap_or(effort))

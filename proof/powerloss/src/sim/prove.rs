@@ -36,6 +36,9 @@ fn open<S: Subject>(
     see: &mut dyn FnMut(&State<S>, &ShownBy<S>),
 ) -> Result<(), Broken> {
     let State { disk, subject, .. } = state;
+    if !state.is_sound {
+        save(state)?;
+    }
     let mut past = S::Past::clone(&state.past);
     let live = match subject.open(&directories(disk), Some(&past)) {
         Ok(live) => live,
@@ -53,4 +56,19 @@ fn open<S: Subject>(
     }
     subject.end(live, End::Kill);
     Ok(())
+}
+
+/// Saves what can be read of a damaged state, which changes nothing of it.
+fn save<S: Subject>(state: &State<S>) -> Result<(), Broken> {
+    let State { disk, subject, .. } = state;
+    let before = disk.image();
+    let Some(shown) = subject.save(&directories(disk)) else { return Ok(()) };
+    S::Past::clone(&state.past).check(&shown).map_err(|broken| broken.at("saved"))?;
+    let after = disk.image();
+    match before.iter().find(|file| !after.contains(file)) {
+        Some((path, _)) => {
+            Err(Broken::new("saving", format!("{} was changed by saving it", path.display())))
+        }
+        None => Ok(()),
+    }
 }

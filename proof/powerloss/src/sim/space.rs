@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
+use inkstone_io::{Directory, File, OpenFile, SyncKind};
 use inkstone_sim::{Fate, Item, ItemKind, PowerCut, SimDisk};
+use inkstone_subject::Lie;
 
 /// How the states of a cut are explored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Pick {
     Names,
     /// Any of them, and then a bit rots in a file that is in use.
     Rot,
+    /// Any of them, and then a piece of such a file is ruined.
+    Ruin,
 }
 
 /// Whether files of that name are never read: one that is not a segment yet is removed unread.
@@ -82,7 +86,7 @@ impl Space {
     /// How many states [`Space::state`] enumerates, if they are no more than the subsets of
     /// `all_of` items.
     pub fn enumerated(&self, all_of: usize) -> Option<u64> {
-        if self.pick == Pick::Rot {
+        if let Pick::Rot | Pick::Ruin = self.pick {
             return None;
         }
         let count = self.fates().checked_pow(self.count).filter(|count| *count <= 1 << all_of)?;
@@ -119,36 +123,83 @@ impl Space {
     }
 
     /// One of them, and what else was done to it.
-    pub fn sample(&self, seed: u64) -> (SimDisk, String) {
-        if let Pick::Items | Pick::Rot = self.pick {
+    pub fn sample(&self, seed: u64) -> (SimDisk, Option<Damage>) {
+        if let Pick::Items | Pick::Rot | Pick::Ruin = self.pick {
             let found = self.cut.sample(seed);
-            let is_rotten = self.pick == Pick::Rot;
-            let note = if is_rotten { rot(&found, seed) } else { String::new() };
-            return (found, note);
+            let damage = match self.pick {
+                Pick::Items => None,
+                pick => damage(&found, seed, pick),
+            };
+            return (found, damage);
         }
         let mut rng = fastrand::Rng::with_seed(seed);
         let digits: Vec<u64> = (0..self.count).map(|_| rng.u64(..self.fates())).collect();
-        (self.found(&digits, rng.u64(..DRAWS), seed), String::new())
+        (self.found(&digits, rng.u64(..DRAWS), seed), None)
     }
 }
 
-/// Flips a bit somewhere in a file that is in use; says which one.
-fn rot(disk: &SimDisk, seed: u64) -> String {
+/// What was done to a disk beside the cut.
+#[derive(Debug)]
+pub struct Damage {
+    pub lie: Lie,
+    pub note: String,
+}
+
+/// Damages a file that is in use.
+fn damage(disk: &SimDisk, seed: u64, pick: Pick) -> Option<Damage> {
     const PIECE: usize = 64;
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x726F_7421);
     let image = disk.image();
     let is_in_use = |path: &Path| path.extension().is_some_and(|extension| extension == "ink");
     let files: Vec<_> = image.iter().filter(|(path, _)| is_in_use(path)).collect();
     if files.is_empty() {
-        return String::new();
+        return None;
     }
-    let (path, bytes) = files[rng.usize(..files.len())];
+    let which = rng.usize(..files.len());
+    let (path, bytes) = files[which];
     // By pieces, since most of a file is zeros behind its last group.
     let is_zero = |piece: &&[u8]| **piece == [0; PIECE][..piece.len()];
-    let zeros = PIECE * bytes.rchunks(PIECE).take_while(is_zero).count();
-    let used = bytes.len().saturating_sub(zeros).max(1);
-    let (at, mask) = (rng.u64(..used as u64), 1 << rng.u32(..8));
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    disk.rot(path.parent().unwrap_or(path), &name, at, mask);
-    format!("{mask:#x} at byte {at} of {name} rots: ")
+    let zeros = |bytes: &[u8]| PIECE * bytes.rchunks(PIECE).take_while(is_zero).count();
+    let used = bytes.len().saturating_sub(zeros(bytes)).max(1);
+    let at = rng.u64(..used as u64);
+    let name = path.file_name()?.to_string_lossy();
+    let parent = path.parent()?;
+    if pick == Pick::Ruin {
+        let is_last = files[which + 1..].iter().all(|(_, bytes)| zeros(bytes) >= bytes.len());
+        let file = disk.directory(parent).open(&name, &OpenFile::existing()).ok()?;
+        return ruin(&file, bytes, (at, is_last), &mut rng);
+    }
+    let mask = 1 << rng.u32(..8);
+    disk.rot(parent, &name, at, mask);
+    Some(Damage { lie: Lie::Flipped, note: format!("{mask:#x} at byte {at} of {name} rots: ") })
+}
+
+/// Cuts a file short, or writes something over a piece of it: zeros, noise, or bytes of another
+/// place, which are sound and not here.
+fn ruin(
+    file: &impl File,
+    bytes: &[u8],
+    (at, is_last): (u64, bool),
+    rng: &mut fastrand::Rng,
+) -> Option<Damage> {
+    let at = if rng.u8(..8) == 0 { 0 } else { at };
+    let count = rng.usize(1..9000).min(bytes.len() - at as usize);
+    let (what, piece) = match rng.u8(..4) {
+        0 => ("zeros", Some(vec![0; count])),
+        1 => ("noise", Some(std::iter::repeat_with(|| rng.u8(..)).take(count).collect())),
+        2 => {
+            let from = rng.usize(..=bytes.len() - count);
+            ("bytes of another place", Some(bytes[from..from + count].to_vec()))
+        }
+        _ => ("gone, with all behind them", None),
+    };
+    match &piece {
+        Some(piece) => file.write_at(piece, at).ok()?,
+        None => file.set_len(at).ok()?,
+    }
+    file.sync(SyncKind::All).ok()?;
+    // What shows the loss of the last groups may be in the same piece.
+    let lie = if is_last && piece.is_some() { Lie::Lost } else { Lie::Damaged };
+    let name = file.path().display();
+    Some(Damage { lie, note: format!("{count} bytes from byte {at} of {name} are {what}: ") })
 }

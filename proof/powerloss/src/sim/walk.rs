@@ -510,9 +510,6 @@ impl<S: Subject> Walk<S> {
 
     fn end_of_history(&mut self) -> Result<(), Broken> {
         if self.way.cuts == Cuts::AtEnd && !self.past.is_over() {
-            if self.way.pick == Pick::Rot {
-                self.past.lied(Lie::Damaged);
-            }
             let (cut, past) = (self.disk.power_cut(), Arc::new(self.past.clone()));
             self.cuts.push_back(Cut { cut, past, when: "crashed at the end" });
         }
@@ -542,8 +539,8 @@ impl<S: Subject> Walk<S> {
         let current = self.current.as_mut().filter(|current| current.next < current.count)?;
         let number = current.next;
         current.next += 1;
-        let (disk, note) = if current.is_enumerated {
-            (current.space.state(number, self.seed), String::new())
+        let (disk, damage) = if current.is_enumerated {
+            (current.space.state(number, self.seed), None)
         } else {
             current.space.sample(self.seed ^ (number << 40))
         };
@@ -554,10 +551,14 @@ impl<S: Subject> Walk<S> {
         disk.change_options(|options| options.rates = FaultRates::default());
         let deep = self.way.effort.deep;
         let is_again = deep > 0 && turn.is_multiple_of(deep);
-        let (past, when) = (Arc::clone(&current.past), current.when);
+        let (mut past, when) = (Arc::clone(&current.past), current.when);
         let subject = self.subject.clone();
-        let lies = matches!(self.way.wrong, Wrong::Lies(_)) || self.way.pick == Pick::Rot;
-        Some(State { disk, past, subject, is_again, is_sound: !lies, when, note })
+        let is_sound = damage.is_none() && !matches!(self.way.wrong, Wrong::Lies(_));
+        let note = damage.map_or(String::new(), |damage| {
+            Arc::make_mut(&mut past).lied(damage.lie);
+            damage.note
+        });
+        Some(State { disk, past, subject, is_again, is_sound, when, note })
     }
 
     /// What is being done, in words, and what has failed.

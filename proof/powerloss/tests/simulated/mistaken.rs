@@ -43,7 +43,12 @@ fn by(mistake: Mistake) -> By {
         M::NoDirectorySync => C::Names,
         M::NoIdentity => C::Recycled,
         M::CutsBelowPromise | M::SpareNotJudged => C::Misdirected,
-        M::NoPromise | M::LooksOneBlockAhead => C::Rot,
+        M::NoPromise
+        | M::LooksOneBlockAhead
+        | M::GapTooShort
+        | M::GapIsTheEnd
+        | M::StopsAtGap
+        | M::HalfBatchKept => C::Rot,
         M::PromisedBytesIgnored | M::ExpectIgnored => C::Lying,
         M::ReadsPageCache
         | M::WatermarkOnFailure
@@ -128,13 +133,6 @@ fn by(mistake: Mistake) -> By {
                 "simulated/cuts.rs",
                 "a_mark_too_early_or_too_seldom_is_caught",
                 "A segment file that vanishes",
-            );
-        }
-        M::GapTooShort | M::GapIsTheEnd | M::StopsAtGap | M::HalfBatchKept => {
-            return By::Test(
-                "simulated/gaps.rs",
-                "a_salvage_that_shifts_hides_or_halves_is_caught",
-                "Copies and backups",
             );
         }
         M::TrialKeepsSlower => {

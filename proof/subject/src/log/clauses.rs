@@ -45,6 +45,8 @@ pub const AHEAD: &str = "ahead";
 pub const ASKED: &str = "asked";
 /// A reader that stands beyond a cut gets an error that names the cut.
 pub const TOLD: &str = "told";
+/// A salvage loses what is damaged and nothing else, and says which LSNs are lost.
+pub const SAVED: &str = "saved";
 
 pub const ALL: &[&str] = &[
     OPENS,
@@ -68,6 +70,7 @@ pub const ALL: &[&str] = &[
     AHEAD,
     ASKED,
     TOLD,
+    SAVED,
 ];
 
 /// The promises of docs/durability.md, by their first words, and what else its page says.
@@ -80,6 +83,7 @@ pub const PROMISES: &[(&str, &[&str])] = &[
     ("6. A failure is final", &[POISON, EITHER, REASON]),
     ("Reading", &[BY_LSN, ASKED, TOLD]),
     ("What a call answers", &[GIVES, SAYS]),
+    ("Copies and backups", &[SAVED]),
 ];
 
 #[cfg(test)]

@@ -190,6 +190,13 @@ fn liar(name: &str) -> Result<(), Broken> {
             let Scene { past, .. } = three().done(&Op::TruncateAfter(100));
             past.check_asked(&past.asks(4, Some(since)), &Got::Nothing).map(drop)
         }
+        SAVED => {
+            let scene = three().lied(Lie::Flipped);
+            let mut shown = scene.shows(1, &[(1, of(1))]);
+            (shown.by, shown.last) = (By::Saved { lost: vec![(2, 3)] }, 3);
+            shown.gaps = vec![(2, 3)];
+            scene.judged(&shown)
+        }
         other => panic!("no liar breaks {other}"),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use inkstone::{Error, Log, Lsn, Options, Recovery};
+use inkstone::{Error, Log, Lsn, Options, Reader, Recovery, inspect};
 use inkstone_io::AnyDirectory;
 
 pub mod clauses;
@@ -25,6 +25,9 @@ use self::record::Record;
 use self::words::{Answer, By, Call, Ends, How, Shown, Told};
 use crate::mistake::{Mistake, build_in};
 use crate::{Broken, Directories, End, PATH, Subject, When};
+
+/// Where a salvage puts what it finds.
+const SAVED: &str = "/saved";
 
 /// The options of an opening, from a seed.
 pub type Redraw = Arc<dyn Fn(u64) -> Options + Send + Sync>;
@@ -144,6 +147,55 @@ impl LogSubject {
     }
 }
 
+/// Whether what inspects the files of a log says the same: `verify`, `dump`, a salvage, a reader.
+fn agree(
+    directories: &Directories,
+    options: &Options,
+    report: &inspect::Report,
+    told: &inspect::Salvage,
+) -> Result<(), String> {
+    let saved = (told.records, told.record_bytes);
+    let savable = report.savable.map_or(saved, |savable| (savable.records, savable.record_bytes));
+    if savable != saved {
+        return Err(format!("verify said that {savable:?} can be saved, and {saved:?} are"));
+    }
+    let dumped = match inspect::dump_in(directories(PATH), 0) {
+        // What is damaged is an entry, too.
+        Ok(mut entries) => {
+            entries.try_for_each(|entry| entry.map(drop).map_err(|why| why.to_string()))
+        }
+        Err(error) if report.is_intact() => Err(error.to_string()),
+        Err(_) => Ok(()),
+    };
+    dumped.map_err(|why| format!("it cannot be dumped: {why}"))?;
+    if report.is_intact() {
+        let opened = Reader::open_in(directories(PATH), options.clone());
+        opened.map_err(|error| format!("it is intact, and does not open: {error}"))?;
+        if !told.gaps.is_empty() || told.unknown_behind.is_some() {
+            return Err(format!("it is intact, and {:?} are lost", told.gaps));
+        }
+    }
+    Ok(())
+}
+
+/// Salvages the log, and reads what was saved.
+fn save(directories: &Directories, options: &Options, shown: &mut Shown) -> Result<(), Error> {
+    let report = inspect::verify_in(directories(PATH))?;
+    let told = inspect::salvage_in(directories(PATH), || Ok(directories(SAVED)), options)?;
+    let reader = Reader::open_in(directories(SAVED), options.clone())?;
+    let lost: Vec<_> = told.gaps.iter().map(|gap| (gap.first.get(), gap.last.get())).collect();
+    *shown = Shown::new(By::Saved { lost }, reader.first().get(), reader.durable().get());
+    shown.read(&reader);
+    shown.read_again(&reader);
+    // By this the doors tell a log with a gap.
+    let lost_to = reader.recovery().and_then(|found| found.lost_to).map(Lsn::get);
+    let is_told = lost_to == shown.gaps.last().map(|gap| gap.1);
+    let wrong = agree(directories, options, &report, &told).err();
+    let wrong = wrong.or_else(|| (!is_told).then(|| format!("the log is lost to {lost_to:?}")));
+    shown.failed = shown.failed.take().or(wrong);
+    Ok(())
+}
+
 impl Subject for LogSubject {
     type Op = Op;
     type Live = Log;
@@ -217,6 +269,16 @@ impl Subject for LogSubject {
         shown.read(&reader);
         shown.read_again(&reader);
         shown
+    }
+
+    fn save(&self, directories: &Directories) -> Option<Shown> {
+        let mut shown = Shown::new(By::Saved { lost: Vec::new() }, 1, 0);
+        let options = build_in(self.options.clone(), self.mistake);
+        if let Err(error) = save(directories, &options, &mut shown) {
+            shown.is_open = false;
+            shown.fail(format!("it cannot be saved: {error}"), &error);
+        }
+        Some(shown)
     }
 
     fn redraw(&mut self, seed: u64) {

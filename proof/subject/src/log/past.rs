@@ -16,6 +16,7 @@ use super::words::{Answer, By, Call, Shown, Told};
 use crate::{Broken, Lie, Outcome, Told as _, Who, clause};
 
 mod asked;
+mod saved;
 pub use asked::{Asking, Since};
 
 /// Who uses the log.
@@ -52,6 +53,8 @@ enum Lied {
     Lost,
     /// A promise covers what may be missing.
     Covered,
+    /// A promise covers a bit that is wrong.
+    Flipped,
     Anything,
     /// It was noticed, or what was lost could not be noticed.
     Over,
@@ -745,6 +748,9 @@ impl crate::Past for Past {
     }
 
     fn check(&mut self, shown: &Shown) -> Result<(), Broken> {
+        if let By::Saved { lost } = &shown.by {
+            return self.check_saved(shown, lost);
+        }
         let closed = std::mem::take(&mut self.is_closed);
         match self.lied {
             Lied::Never => {}
@@ -800,6 +806,7 @@ impl crate::Past for Past {
         self.lied = match (self.lied, lie) {
             (Lied::Never, Lie::Lost) => Lied::Lost,
             (Lied::Never | Lied::Lost, Lie::Damaged) => Lied::Covered,
+            (Lied::Never, Lie::Flipped) => Lied::Flipped,
             (Lied::Over, _) => Lied::Over,
             (_, Lie::Anything) => Lied::Anything,
             (known, _) => known,

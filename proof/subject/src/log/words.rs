@@ -175,6 +175,10 @@ pub enum By {
     Beside {
         durable: u64,
     },
+    /// A salvage of a damaged log, which says that these are lost: first and last.
+    Saved {
+        lost: Vec<(u64, u64)>,
+    },
 }
 
 /// What was read of a log.
@@ -193,6 +197,8 @@ pub struct Shown {
     /// The bytes of all records, and of each its LSN and its end.
     bytes: Vec<u8>,
     records: Vec<(u64, usize)>,
+    /// Gaps in them, which a salvage has left: first and last.
+    pub gaps: Vec<(u64, u64)>,
     /// Records that were read by their LSNs.
     pub again: Vec<(u64, Result<Vec<u8>, String>)>,
     /// Where the log ends, of an opening.
@@ -211,6 +217,7 @@ impl Shown {
             failed: None,
             bytes: Vec::new(),
             records: Vec::new(),
+            gaps: Vec::new(),
             again: Vec::new(),
             end: None,
         }
@@ -252,6 +259,12 @@ impl Shown {
             match cursor.next() {
                 Ok(Some(record)) => self.push(record.lsn.get(), record.bytes),
                 Ok(None) => return,
+                // A reader that stays at a gap would never end.
+                Err(Error::Lost { first, last })
+                    if self.gaps.last().is_none_or(|gap| gap.1 < first.get()) =>
+                {
+                    self.gaps.push((first.get(), last.get()));
+                }
                 Err(error) => {
                     let next = cursor.next_lsn();
                     return self.fail(format!("LSN {next} cannot be read: {error}"), &error);
