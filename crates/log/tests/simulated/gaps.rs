@@ -1,18 +1,17 @@
 //! A log with gaps: what salvage makes of damage, and what every call then does with it.
 //!
-//! *Owns*: gaps, in every reader and at every edge. *May not touch*: which damage is found
-//! (`inspect.rs`), the crate's insides.
+//! *Owns*: gaps, in every reader and at every edge. *May not touch*: which damage is found, and what
+//! it costs (`inkstone powerloss sim`, class `rot`), the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::every_kind::{SEGMENT_BYTES, every_kind};
-use crate::history::{LOG, append, name, open, read_file, record, small};
+use crate::history::{LOG, append, name, open, record, small};
 use inkstone::inspect::{self, Control, Entry, Gap, Salvage};
 use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_io::{File, OpenFile};
@@ -319,129 +318,6 @@ fn what_is_intact_stays_as_it_is() {
         assert_eq!((log.first().get(), log.last().get()), (first, last));
         assert_eq!(log.recovery().lost_to, None);
         assert_eq!(shown(&log.reader(), first), expected(first, last, &[]));
-    }
-}
-
-/// Every bit of a log of batches and single records: what could be read before can be read after by
-/// the same LSN, but for the record of the bit, or the batch.
-fn bits_are_flipped(step: usize) {
-    let disk = every_kind();
-    let before = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
-    let (first, last) = (before.first().get(), before.durable().get());
-    let all: BTreeMap<u64, Vec<u8>> =
-        (first..=last).map(|lsn| (lsn, before.get(Lsn::new(lsn)).unwrap())).collect();
-    drop(before);
-    let batches = batches(&disk);
-    let batch_of = |lsn: u64| batches.iter().find(|batch| batch.contains(&lsn)).cloned();
-    let (mut flips, mut lost_bits) = (0, 0);
-    for segment in [1, 2] {
-        let bytes = read_file(&disk.directory(LOG), &name(segment));
-        for bit in (0..SEGMENT_BYTES as usize * 8).step_by(step) {
-            let file = disk.directory(LOG).open(&name(segment), &OpenFile::existing()).unwrap();
-            let at = bit / 8;
-            file.write_at(&[bytes[at] ^ 1 << (bit % 8)], at as u64).unwrap();
-            let fresh = SimDisk::new(1, DiskOptions::default());
-            let to = || Ok(Arc::new(fresh.directory(SAVED)));
-            let report = inspect::verify_in(&disk.directory(LOG)).unwrap();
-            let told = inspect::salvage_in(&disk.directory(LOG), to, &small()).unwrap();
-            let reader = Reader::open_in(Arc::new(fresh.directory(SAVED)), small()).unwrap();
-            let what = format!("segment {segment}, bit {bit}");
-            let place = report.damage.first();
-            if let Some(place) = place {
-                let found = place.segment.unwrap().get();
-                assert!(found == segment && place.offset <= at as u64, "{what}: {place}");
-                let savable = report.savable.unwrap();
-                let of_saved = (told.records, told.record_bytes);
-                assert_eq!((savable.records, savable.record_bytes), of_saved, "{what}");
-            }
-            let mut lost = BTreeSet::new();
-            for (lsn, was) in &all {
-                match is(reader.get(Lsn::new(*lsn))) {
-                    Is::Record(found) => assert!(found == *was, "{what}: LSN {lsn}"),
-                    Is::Lost(..) => drop(lost.insert(*lsn)),
-                }
-            }
-            assert_eq!(reader.durable().get(), last, "{what}");
-            // By this the doors tell a log with a gap: streams, raft logs, SlateDB's.
-            let lost_to = reader.recovery().unwrap().lost_to;
-            assert_eq!(lost_to, lost.last().copied().map(Lsn::new), "{what}");
-            flips += 1;
-            let gaps = lost_of(&told.gaps).into_iter().flatten().filter(|lsn| *lsn >= first);
-            assert_eq!(gaps.collect::<BTreeSet<_>>(), lost, "{what}");
-            if let Some(one) = lost.first() {
-                let most = batch_of(*one).unwrap_or(*one..=*one);
-                assert_eq!(lost, most.collect(), "{what}: one record, or one batch");
-                assert!(place.is_some_and(|place| !place.details.is_empty()), "{what}");
-                lost_bits += 1;
-            }
-            file.write_at(&bytes[at..=at], at as u64).unwrap();
-        }
-    }
-    println!("{flips} bits flipped in a log: {lost_bits} cost a record or a batch");
-    assert!(lost_bits > 0);
-}
-
-/// The batches of three.
-fn batches(disk: &SimDisk) -> Vec<RangeInclusive<u64>> {
-    let entries = inspect::dump_in(&disk.directory(LOG), 0).unwrap().filter_map(Result::ok);
-    let firsts = entries.filter_map(|entry| match entry {
-        Entry::Frame { lsn, batch: inspect::Batch::First, .. } => Some(lsn.get()..=lsn.get() + 2),
-        _ => None,
-    });
-    firsts.collect()
-}
-
-/// One of so many bits; of `INKSTONE_BIT_STEP` in .ci/long, which takes long.
-#[test]
-fn a_flipped_bit_costs_one_record_or_one_batch_and_no_lsn_shifts() {
-    let step = std::env::var("INKSTONE_BIT_STEP").map_or(4093, |step| step.parse().unwrap());
-    bits_are_flipped(step);
-}
-
-#[cfg(inkstone_mistakes)]
-mod mistaken {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use inkstone::mistake::Mistake;
-
-    use super::*;
-
-    /// Whether the case fails with this mistake, and only with it.
-    fn is_seen(mistake: Mistake, case: impl Fn(&Options)) -> bool {
-        case(&small());
-        let options = small().with_mistake(mistake);
-        catch_unwind(AssertUnwindSafe(|| case(&options))).is_err()
-    }
-
-    /// Salvages a log with gaps of one record and of more, and reads it.
-    fn read(options: &Options) {
-        let lost = [3..=3, 10..=20];
-        let disk = with_gaps(30, &lost);
-        let to = || Ok(Arc::new(disk.directory("/with")));
-        inspect::salvage_in(&disk.directory(LOG), to, options).unwrap();
-        let reader = Reader::open_in(Arc::new(disk.directory("/with")), options.clone()).unwrap();
-        check_readers(&reader, 1, 30, &lost);
-    }
-
-    /// Salvages a batch of which one record is lost.
-    fn salvage_a_batch(options: &Options) {
-        let disk = SimDisk::new(1, DiskOptions::default());
-        let log = open(&disk, small()).unwrap();
-        log.append_batch(&[record(1), record(2), record(3)]).unwrap().wait().unwrap();
-        log.append_durable(&record(4)).unwrap();
-        log.close().unwrap();
-        destroy(&disk, &[2..=2]);
-        let to = || Ok(Arc::new(disk.directory(SAVED)));
-        let told = inspect::salvage_in(&disk.directory(LOG), to, options).unwrap();
-        assert_eq!(lost_of(&told.gaps), [1..=3]);
-    }
-
-    #[test]
-    fn a_salvage_that_shifts_hides_or_halves_is_caught() {
-        for mistake in [Mistake::GapTooShort, Mistake::GapIsTheEnd, Mistake::StopsAtGap] {
-            assert!(is_seen(mistake, read), "{mistake}");
-        }
-        assert!(is_seen(Mistake::HalfBatchKept, salvage_a_batch));
     }
 }
 
