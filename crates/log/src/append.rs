@@ -167,6 +167,21 @@ impl<'log> Append<'log> {
         self.await_no_more();
         self.shared.log().call_when_durable(self.ticket, Box::new(callback));
     }
+
+    /// As [`Append::on_durable`], for a caller who holds a lock of its own, which callbacks must
+    /// not meet: this calls none. True if the outcome is known: then call [`Log::call_due`] without
+    /// the lock.
+    ///
+    /// [`Log::call_due`]: crate::Log::call_due
+    #[doc(hidden)]
+    pub fn on_durable_under_lock(
+        mut self,
+        callback: impl FnOnce(Result<Lsn>) + Send + 'static,
+    ) -> bool {
+        self.is_decided = true;
+        self.await_no_more();
+        self.shared.log().call_when_due(self.ticket, Box::new(callback))
+    }
 }
 
 impl Future for Append<'_> {

@@ -531,6 +531,23 @@ impl Log {
         Append::new(&self.shared, first, last, cuts)
     }
 
+    /// A handle of the last record, as if its append had just returned.
+    #[doc(hidden)]
+    pub fn last_append(&self) -> Append<'_> {
+        let (last, cuts) = {
+            let state = self.shared.lock();
+            (state.reserved(), state.cut_count())
+        };
+        Append::new(&self.shared, last, last, cuts)
+    }
+
+    /// Calls the callbacks whose outcome is known, unless another thread is at it
+    /// ([`Append::on_durable_under_lock`]).
+    #[doc(hidden)]
+    pub fn call_due(&self) {
+        self.shared.call_due();
+    }
+
     /// One step of the preparer, on this thread: for tests without background threads. False when
     /// there is nothing to do.
     #[doc(hidden)]

@@ -4,12 +4,11 @@
 //! waits for the log. *May not touch*: the order of writes (`group.rs`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use inkstone::{AnyDirectory, Lsn, Reader};
 use inkstone_streams::StreamsReader;
 
-use crate::callbacks::Callbacks;
 use crate::error::{Error, Result};
 use crate::state::{Change, State};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
@@ -21,7 +20,6 @@ pub(crate) struct Core {
     memory: Mutex<Memory>,
     pub(crate) reader: Reader,
     pub(crate) directory: AnyDirectory,
-    pub(crate) callbacks: Arc<Callbacks>,
     /// Where entries are that are not in memory.
     pub(crate) streams: StreamsReader,
     /// The raft group, which is the stream of its entries.
@@ -119,7 +117,6 @@ impl Core {
             memory: Mutex::new(memory),
             reader,
             directory,
-            callbacks: Arc::default(),
             streams,
             group,
             is_alone,
@@ -135,15 +132,10 @@ impl Core {
     /// Whether calls are answered: not in a forked child, after a failure, or after the end.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_process()?;
-        self.callbacks.check()?;
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        // The log's own threads may have met a failure that no call has.
         match self.reader.end_of_log() {
+            None if self.is_closed.load(Ordering::Acquire) => Err(Error::Closed),
             None => Ok(()),
-            Some(inkstone::Error::Closed) => Err(Error::Closed),
-            Some(error) => self.noted(Err(error)),
+            Some(error) => Err(error.into()),
         }
     }
 
@@ -164,54 +156,8 @@ impl Core {
         result.map_err(|error| error.in_group(self.group))
     }
 
-    /// Notes a failure that ends the raft log. A log that is closed fails nothing that it took
-    /// before: each callback gets its own outcome.
-    pub(crate) fn noted<T>(&self, result: std::result::Result<T, inkstone::Error>) -> Result<T> {
-        result.map_err(|error| match error {
-            inkstone::Error::Closed => Error::Closed,
-            error => {
-                let error = Error::Log(error);
-                self.fail(&error);
-                error
-            }
-        })
-    }
-
-    fn fail(&self, error: &Error) {
-        if error.is_final() {
-            self.callbacks.fail(self.reader.durable(), error);
-        }
-    }
-
-    /// What runs when the record `lsn` is durable, or will not be. It reports everything that is
-    /// durable by then, so one of the many calls of a group runs all callbacks. A callback that
-    /// waits must not keep the state alive.
-    pub(crate) fn teller(
-        self: &Arc<Self>,
-    ) -> impl FnOnce(std::result::Result<Lsn, inkstone::Error>) + Send + 'static {
-        let (core, callbacks): (Weak<Self>, _) =
-            (Arc::downgrade(self), Arc::clone(&self.callbacks));
-        move |result| {
-            if result.as_ref().is_ok_and(|lsn| callbacks.has_told(*lsn)) {
-                return;
-            }
-            let watermark =
-                |lsn: Lsn| core.upgrade().map_or(lsn, |core| core.reader.durable().max(lsn));
-            callbacks.tell(result.map(watermark));
-        }
-    }
-
     /// From now on calls get [`Error::Closed`].
     pub(crate) fn stop(&self) {
         self.is_closed.store(true, Ordering::Release);
-    }
-
-    /// The end: callbacks that are left get an error.
-    pub(crate) fn close(&self) {
-        self.stop();
-        if !self.directory.is_forked() {
-            self.fail(&Error::Closed);
-            self.callbacks.call();
-        }
     }
 }

@@ -188,17 +188,14 @@ impl Error {
             error => Self::InGroup { group, error: Box::new(error) },
         }
     }
-
-    /// Whether the raft log must be opened again.
-    pub(crate) fn is_final(&self) -> bool {
-        use inkstone::Error as Log;
-        matches!(self, Self::Log(Log::Poisoned(_) | Log::Closed) | Self::Closed)
-    }
 }
 
 impl From<inkstone::Error> for Error {
     fn from(error: inkstone::Error) -> Self {
-        Self::Log(error)
+        match error {
+            inkstone::Error::Closed => Self::Closed,
+            error => Self::Log(error),
+        }
     }
 }
 
@@ -206,7 +203,7 @@ impl From<inkstone_streams::Error> for Error {
     fn from(error: inkstone_streams::Error) -> Self {
         use inkstone_streams::Error as Streams;
         match error {
-            Streams::Log(error) => Self::Log(error),
+            Streams::Log(error) => error.into(),
             Streams::TooLarge { bytes, limit_bytes } => {
                 Self::Log(inkstone::Error::TooLarge { bytes, limit_bytes })
             }

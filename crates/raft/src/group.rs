@@ -14,11 +14,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use inkstone::{AnyDirectory, Log, Lsn};
+use inkstone::{AnyDirectory, Log};
 use inkstone_streams::{Batch, Streams, Tries, Written};
 use smallvec::SmallVec;
 
-use crate::callbacks::Callback;
 use crate::core::{Core, Memory};
 use crate::draft::Draft;
 use crate::error::{Error, Result};
@@ -27,6 +26,9 @@ use crate::note::{decode_note, encode_note};
 use crate::state::{Change, State};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::words::EntryId;
+
+/// What a caller has called when a change is durable, or will not be.
+pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A change of a group.
 pub(crate) type Part<'a> = (&'a Arc<Group>, Change<'a>);
@@ -187,11 +189,12 @@ impl Shared {
     /// Gives changes to the log as one record, and makes them in memory, both under the locks of
     /// their groups. Those of a group are side by side, and the groups in order, so that two calls
     /// never wait for each other's locks. While the log has no room, this waits without a lock.
-    pub(crate) fn write(
-        &self,
+    /// `then` runs under the locks.
+    fn write<'a, T>(
+        &'a self,
         changes: &[&Part<'_>],
-        then: impl FnOnce(Lsn),
-    ) -> Result<Written<'_>> {
+        then: impl FnOnce(Written<'a>) -> T,
+    ) -> Result<T> {
         let appended = changes.iter().filter_map(|(_, change)| match change {
             Change::Append(entries) => Some(entries),
             _ => None,
@@ -228,35 +231,41 @@ impl Shared {
                         memory.tail.shrink(self.memory_bytes, durable);
                         memory.durable_vote(durable);
                     }
-                    then(written.lsn());
-                    return Ok(written);
+                    return Ok(then(written));
                 }
                 Err(error) => {
                     drop(memories);
                     let made = self.streams.make_room(&batch, error, &mut tries);
-                    made.map_err(|error| changes[0].0.failed(error))?;
+                    made.map_err(|error| match error {
+                        // Without the stream there is no group any more.
+                        inkstone_streams::Error::NoStream { stream } => {
+                            Error::Closed.in_group(stream)
+                        }
+                        error => error.into(),
+                    })?;
                 }
             }
         }
     }
 
-    /// Makes the changes of a batch: checked, written, durable.
-    pub(crate) fn write_batch(&self, changes: &[&Part<'_>]) -> Result<()> {
-        let written = self.write(changes, |_| {})?;
-        written.wait().map_err(|error| changes[0].0.failed(error))
+    /// Makes changes: checked, written, durable.
+    pub(crate) fn write_now(&self, changes: &[&Part<'_>]) -> Result<()> {
+        Ok(self.write(changes, |written| written)?.wait()?)
     }
 
-    /// The same, with a callback when it is durable. Until then it keeps the states.
-    pub(crate) fn write_batch_then(
-        &self,
-        changes: &[&Part<'_>],
-        callback: impl FnOnce(Result<()>) + Send + 'static,
-    ) -> Result<()> {
-        let kept: Vec<_> = changes.iter().map(|(group, _)| Arc::clone(group)).collect();
-        self.write(changes, |_| {})?.on_durable(move |result| {
-            drop(kept);
-            callback(result.map_err(Error::from));
-        });
+    /// The same, with a callback when they are durable. Until then it keeps the states. The log
+    /// gets the callback under the locks, so those of a group come in the order of its changes.
+    pub(crate) fn write_then(&self, changes: &[&Part<'_>], callback: Callback) -> Result<()> {
+        let kept: SmallVec<[_; 1]> = changes.iter().map(|(group, _)| Arc::clone(group)).collect();
+        let is_due = self.write(changes, |written| {
+            written.into_append().on_durable_under_lock(move |outcome| {
+                callback(outcome.map(|_| ()).map_err(Error::from));
+                drop(kept);
+            })
+        })?;
+        if is_due {
+            self.log().call_due();
+        }
         Ok(())
     }
 
@@ -340,18 +349,6 @@ impl Group {
         Ok(memory)
     }
 
-    /// What a failed call of the streams means here.
-    fn failed(&self, error: inkstone_streams::Error) -> Error {
-        match error {
-            inkstone_streams::Error::Log(error) => {
-                self.core.noted::<()>(Err(error)).err().unwrap_or(Error::Closed)
-            }
-            // Without the stream there is no group any more.
-            inkstone_streams::Error::NoStream { stream } => Error::Closed.in_group(stream),
-            other => other.into(),
-        }
-    }
-
     fn named<T>(&self, result: Result<T>) -> Result<T> {
         self.core.named(result)
     }
@@ -359,22 +356,9 @@ impl Group {
     /// Writes what is committed, if no record has it.
     pub(crate) fn say_committed(self: &Arc<Self>) -> Result<()> {
         if self.memory()?.is_to_say {
-            self.tell_when_durable(self.shared.write(&[&(self, Change::Say)], |_| {})?);
+            self.shared.write_then(&[&(self, Change::Say)], Box::new(drop))?;
         }
         Ok(())
-    }
-
-    /// Has callbacks called when the record is durable, and keeps the state until then.
-    fn tell_when_durable(self: &Arc<Self>, written: Written<'_>) {
-        let (lsn, kept, tell) = (written.lsn(), Arc::clone(self), self.core.teller());
-        written.on_durable(move |result| {
-            tell(result.map(|()| lsn).map_err(|error| match error {
-                inkstone_streams::Error::Log(error) => error,
-                other => inkstone::Error::Invalid(other.to_string()),
-            }));
-            drop(kept);
-        });
-        self.core.callbacks.call();
     }
 
     /// Writes what is committed, and refuses calls of all handles from then on.
@@ -389,21 +373,19 @@ impl Group {
         }
     }
 
-    /// Whether a change is made already. It is allowed.
+    /// Whether a change is allowed, and made already: by a call that may still wait.
     fn is_done(&self, change: &Change<'_>) -> Result<bool> {
         let memory = self.memory()?;
-        memory.state.check(change)?;
-        Ok(memory.state.is_done(change))
+        // What is not is checked when it is written.
+        Ok(memory.state.is_done(change) && memory.state.check(change).map(|()| true)?)
     }
 
     /// Makes a change: checked, written, durable.
     pub(crate) fn change(self: &Arc<Self>, change: Change<'_>) -> Result<()> {
         if self.is_done(&change)? {
-            // It may have been done by a call that still waits.
-            return self.core.noted(self.log().sync()).map(|_| ());
+            return self.sync();
         }
-        let written = self.shared.write(&[&(self, change)], |_| {})?;
-        written.wait().map_err(|error| self.failed(error))
+        self.shared.write_now(&[&(self, change)])
     }
 
     /// Makes a change: checked and written. The callback comes when it is durable.
@@ -412,24 +394,13 @@ impl Group {
         change: Change<'_>,
         callback: Callback,
     ) -> Result<()> {
-        // The log is asked last: the change may have been made a moment ago, by another thread.
-        if self.is_done(&change)? && self.log().durable() >= self.log().last() {
-            self.core.callbacks.push_after_all(callback);
-            self.core.callbacks.call();
-            return Ok(());
+        if !self.is_done(&change)? {
+            return self.shared.write_then(&[&(self, change)], callback);
         }
-        self.write_then(change, callback)
-    }
-
-    /// The same for a change that is not made yet, or whose record may not be durable.
-    pub(crate) fn write_then(
-        self: &Arc<Self>,
-        change: Change<'_>,
-        callback: Callback,
-    ) -> Result<()> {
-        let callbacks = &self.core.callbacks;
-        let written = self.shared.write(&[&(self, change)], |lsn| callbacks.push(lsn, callback))?;
-        self.tell_when_durable(written);
+        // The log is asked last: the change may have been made a moment ago, by another thread.
+        let done =
+            move |outcome: inkstone::Result<_>| callback(outcome.map(drop).map_err(Error::from));
+        self.log().last_append().on_durable(done);
         Ok(())
     }
 
@@ -448,7 +419,7 @@ impl Group {
         }
         purged?;
         if self.shared.is_alone {
-            self.shared.streams.give_back().map_err(|error| self.failed(error))?;
+            self.shared.streams.give_back()?;
         }
         Ok(())
     }
@@ -468,11 +439,10 @@ impl Group {
                 front
             })
         };
-        let freed = match front {
-            Some(front) => streams.free(front),
-            None => streams.give_back(),
-        };
-        freed.map_err(|error| self.failed(error))?;
+        match front {
+            Some(front) => streams.free(front)?,
+            None => streams.give_back()?,
+        }
         Ok(self.log().first() > before)
     }
 
@@ -484,21 +454,25 @@ impl Group {
     /// Makes all records durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.core.check()?;
-        self.core.noted(self.log().sync()).map(|_| ())
+        self.log().sync()?;
+        Ok(())
     }
 
     /// Ends all handles of the group; its records are durable then.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.core.check()?;
         let said = self.stop();
-        let synced = self.core.noted(self.log().sync());
+        let synced = self.log().sync();
+        self.log().call_due();
         self.end();
-        said.and(synced.map(|_| ()))
+        said?;
+        synced?;
+        Ok(())
     }
 
-    /// Calls of all handles get [`Error::Closed`] from now on, callbacks too.
+    /// Calls of all handles get [`Error::Closed`] from now on.
     pub(crate) fn end(&self) {
-        self.core.close();
+        self.core.stop();
         self.forget();
     }
 

@@ -94,7 +94,7 @@ impl Groups {
     /// On `Ok` the batch and everything before it, of whatever group, are on stable storage. After
     /// a crash before that all its changes are there, or none.
     pub fn apply(&self, batch: &Batch<'_>) -> Result<()> {
-        self.shared.write_batch(&self.checked(batch)?)
+        self.shared.write_now(&self.checked(batch)?)
     }
 
     /// As [`Groups::apply`], but does not wait for the device: `callback` is called once, under the
@@ -113,7 +113,7 @@ impl Groups {
         batch: &Batch<'_>,
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
-        self.shared.write_batch_then(&self.checked(batch)?, callback)
+        self.shared.write_then(&self.checked(batch)?, Box::new(callback))
     }
 
     fn checked<'a>(&self, batch: &'a Batch<'a>) -> Result<Vec<&'a Part<'a>>> {

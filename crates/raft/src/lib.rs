@@ -37,7 +37,6 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod callbacks;
 mod core;
 mod draft;
 mod error;

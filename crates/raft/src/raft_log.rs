@@ -123,16 +123,8 @@ impl RaftLog {
         entries: &[NewEntry<'_>],
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
-        let core = self.core();
-        let append = || {
-            core.check()?;
-            let change = Change::Append(entries.to_vec());
-            if entries.is_empty() {
-                return self.group.change_then(change, Box::new(callback));
-            }
-            self.group.write_then(change, Box::new(callback))
-        };
-        core.named(append())
+        let change = Change::Append(entries.to_vec());
+        self.core().named(self.group.change_then(change, Box::new(callback)))
     }
 
     /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is

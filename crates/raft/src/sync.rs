@@ -7,12 +7,12 @@
 
 #[cfg(inkstone_explore)]
 pub(crate) use shuttle::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     sync::{Mutex, MutexGuard},
 };
 #[cfg(not(inkstone_explore))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     sync::{Mutex, MutexGuard},
 };
 

@@ -56,8 +56,8 @@ const TWICE: Kind = Kind::Broken(log::GIVES);
 const NOT_SOUND: Kind = Kind::Broken(log::FALSE_CORRUPT);
 
 const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
-    (RaftMistake::CallbackOutOfOrder, &[Kind::Broken(CALLED)]),
-    (RaftMistake::CallbackBesideAnother, &[Kind::OutOfOrder, Kind::Broken(CALLED)]),
+    // The last one that waits may not be durable yet.
+    (RaftMistake::CallbackOutOfOrder, &[Kind::Broken(CALLED), Kind::Broken(LEFT)]),
     (RaftMistake::CallbackForgotten, &[Kind::Uncalled, Kind::Hang, Kind::Broken(CALLED)]),
     (RaftMistake::CallbackEarly, &[Kind::Broken(LEFT)]),
     (RaftMistake::VoteNotSynced, &[Kind::Broken(LEFT)]),

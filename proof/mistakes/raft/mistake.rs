@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::group::Callback;
+
 /// A mistake that other stores have made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,11 +18,9 @@ pub enum Mistake {
     VoteShownEarly,
     /// A callback is called when the entries are appended.
     CallbackEarly,
-    /// Of the callbacks that are due the last one is called first.
+    /// Of the callbacks that wait the last one is called first.
     CallbackOutOfOrder,
-    /// A thread calls what is due although another one is at it.
-    CallbackBesideAnother,
-    /// Who has written does not ask what became due meanwhile.
+    /// A callback is forgotten if its record is durable before the log is given it.
     CallbackForgotten,
     /// A truncation is not waited for.
     TruncationNotSynced,
@@ -51,14 +51,26 @@ impl fmt::Display for Mistake {
 thread_local! {
     /// What raft logs of this thread make: those of the model have no other thread.
     static MADE: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
+    /// Those that `last_first` has been given.
+    static WAITING: std::cell::RefCell<Vec<Callback>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// From now on, raft logs of this thread make this mistake, or none.
 pub fn set(mistake: Option<Mistake>) {
     MADE.set(mistake);
+    drop(WAITING.take());
 }
 
 /// Whether raft logs of this thread make it.
 pub(crate) fn makes(mistake: Mistake) -> bool {
     MADE.get() == Some(mistake)
+}
+
+/// A callback in whose place the last one is called that waits.
+pub(crate) fn last_first(callback: Callback) -> Callback {
+    WAITING.with_borrow_mut(|waiting| waiting.push(callback));
+    Box::new(|result| {
+        let last = WAITING.with_borrow_mut(Vec::pop);
+        last.into_iter().for_each(|callback| callback(result.clone()));
+    })
 }

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) directory: AnyDirectory,
     pub(crate) options: Options,
     state: Mutex<State>,
-    waking: Waking,
+    pub(super) waking: Waking,
     pub(super) yielding: Yielding,
     /// The committer's, while it waits for tasks.
     pub(super) yielding_for_tasks: Yielding,

@@ -202,7 +202,7 @@ impl<'a> DueTasks<'a> {
 impl Waking {
     /// Calls the callbacks, unless another thread does, or this one further up its stack. The
     /// caller has no lock, and not the turn.
-    fn call(&self) {
+    pub(crate) fn call(&self) {
         let mut due = lock(&self.callbacks);
         if due.is_calling {
             return;

@@ -178,6 +178,24 @@ impl Shared {
         }
     }
 
+    /// The same under a lock of the caller's: whoever next marks tasks calls it. True if its outcome
+    /// is known, so that [`Shared::call_due`] is to do that.
+    pub(crate) fn call_when_due(&self, mut ticket: Ticket, function: Function) -> bool {
+        let mut state = self.lock();
+        let is_known = state.outcome(ticket.lsn, ticket.cuts).is_some();
+        state.tasks.wait(&mut ticket, Task::Callback(function));
+        if !is_known {
+            self.count_task(&mut state, ticket.lsn);
+        }
+        is_known
+    }
+
+    /// Calls the callbacks whose outcome is known, unless another thread is at it.
+    pub(crate) fn call_due(&self) {
+        self.lock().mark_tasks();
+        self.waking.call();
+    }
+
     /// Asks the committer to commit what was just appended, which may never have a waiter.
     #[inline]
     pub(crate) fn claim(&self, state: &mut State) {
