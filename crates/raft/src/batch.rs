@@ -44,7 +44,7 @@ impl<'a> Batch<'a> {
     }
 
     fn add(&mut self, raft: &'a RaftLog, change: Change<'a>) -> &mut Self {
-        self.changes.push((&raft.group, change));
+        self.changes.push((&raft.reader.group, change));
         self
     }
 
@@ -76,14 +76,14 @@ impl<'a> Batch<'a> {
     pub(crate) fn by_group(&self) -> Vec<&Part<'a>> {
         let mut changes: Vec<_> = self.changes.iter().collect();
         // Stable. Of a group that was closed and opened again there are two.
-        changes.sort_by_key(|(group, _)| (group.id(), Arc::as_ptr(group)));
+        changes.sort_by_key(|(group, _)| (group.id, Arc::as_ptr(group)));
         changes
     }
 }
 
 impl fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let changes = self.changes.iter().map(|(group, change)| (group.id(), change));
+        let changes = self.changes.iter().map(|(group, change)| (group.id, change));
         f.debug_list().entries(changes).finish()
     }
 }

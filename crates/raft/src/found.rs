@@ -3,24 +3,21 @@
 //! *Owns*: making the state of a note and of entries. *May not touch*: the rules (`state.rs`), the
 //! bytes (`note.rs`, `record.rs`); it writes nothing.
 
-use std::path::Path;
-
 use inkstone_streams::StreamsReader;
 
 use crate::error::{Error, Result};
 use crate::note::decode_note;
-use crate::record::decode;
+use crate::record::{Record, decode};
 use crate::state::State;
 use crate::words::{EntryId, Leader};
 
 /// A group in the log.
-pub(crate) struct Found<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) reader: &'a StreamsReader,
+pub(crate) struct Found {
+    pub(crate) reader: StreamsReader,
     pub(crate) id: u64,
 }
 
-impl Found<'_> {
+impl Found {
     /// The state of a group with this note. Leaders never go back, so few entries must be read: the
     /// last one, if it is of the leader of what was purged.
     ///
@@ -93,18 +90,32 @@ impl Found<'_> {
     /// The id of an entry, and what it says is committed.
     fn entry(&self, index: u64) -> Result<(EntryId, Option<EntryId>)> {
         let bytes = self.reader.get(self.id, index)?;
-        let record = decode(&bytes).map_err(|flaw| self.bad_entry(index, flaw))?;
+        let record = self.decode(&bytes, index)?;
+        Ok((record.id, record.said))
+    }
+
+    /// The record of the entry that has this index.
+    pub(crate) fn decode<'a>(&self, bytes: &'a [u8], index: u64) -> Result<Record<'a>> {
+        let record = decode(bytes).map_err(|flaw| self.bad_entry(index, flaw))?;
         if record.id.index != index {
             return Err(self.bad_entry(index, format!("is {}", record.id)));
         }
-        Ok((record.id, record.said))
+        Ok(record)
+    }
+
+    /// Whether an entry that was read is the one of the state.
+    pub(crate) fn check(&self, state: &State, id: &EntryId) -> Result<()> {
+        if state.leader_of(id.index) != Some(&id.leader) {
+            return Err(self.bad_entry(id.index, format!("is {id}")));
+        }
+        Ok(())
     }
 
     pub(crate) fn bad_entry(&self, index: u64, why: impl std::fmt::Display) -> Error {
         self.bad(format!("record {index} {why}"))
     }
 
-    fn bad(&self, why: impl ToString) -> Error {
-        Error::BadGroup { path: self.path.into(), group: self.id, why: why.to_string() }
+    pub(crate) fn bad(&self, why: impl ToString) -> Error {
+        Error::BadGroup { path: self.reader.path().into(), group: self.id, why: why.to_string() }
     }
 }

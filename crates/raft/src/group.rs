@@ -14,17 +14,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use inkstone::{AnyDirectory, Log};
-use inkstone_streams::{Batch, Streams, Tries, Written};
+use inkstone::Log;
+use inkstone_streams::{Batch, Streams, StreamsReader, Tries, Written};
 use smallvec::SmallVec;
 
-use crate::core::{Core, Memory};
 use crate::draft::Draft;
 use crate::error::{Error, Result};
 use crate::found::Found;
+use crate::memory::Memory;
 use crate::note::{decode_note, encode_note};
 use crate::state::{Change, State};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use crate::words::EntryId;
 
 /// What a caller has called when a change is durable, or will not be.
@@ -36,11 +36,10 @@ pub(crate) type Part<'a> = (&'a Arc<Group>, Change<'a>);
 /// What the groups of one log share.
 pub(crate) struct Shared {
     pub(crate) streams: Streams,
-    pub(crate) directory: AnyDirectory,
-    /// Whether the log is of one group.
-    is_alone: bool,
-    /// How many bytes of its last entries each group keeps in memory.
-    memory_bytes: usize,
+    pub(crate) reader: StreamsReader,
+    /// How many bytes of its last entries the group that is alone in the log keeps in memory. Of
+    /// many groups the log keeps the last records.
+    alone: Option<usize>,
     open: Mutex<OpenGroups>,
 }
 
@@ -55,44 +54,33 @@ struct OpenGroups {
 
 /// A group that is open.
 pub(crate) struct Group {
-    id: u64,
-    core: Arc<Core>,
-    shared: Arc<Shared>,
+    pub(crate) id: u64,
+    pub(crate) shared: Arc<Shared>,
+    /// No code of others runs under this lock, and changes were checked before they are made.
+    memory: Mutex<Memory>,
+    is_closed: AtomicBool,
 }
 
 impl Shared {
-    /// Many groups: the log keeps the last records of all of them in memory.
-    pub(crate) fn of_many(streams: Streams, directory: AnyDirectory) -> Arc<Self> {
-        let open = Mutex::default();
-        Arc::new(Self { streams, directory, is_alone: false, memory_bytes: 0, open })
+    /// `alone`: of a group that is alone, how many bytes of its last entries it keeps in memory.
+    pub(crate) fn new(streams: Streams, alone: Option<usize>) -> Arc<Self> {
+        let reader = streams.reader();
+        Arc::new(Self { streams, reader, alone, open: Mutex::default() })
     }
 
-    pub(crate) fn of_one(
-        streams: Streams,
-        directory: AnyDirectory,
-        memory_bytes: usize,
-    ) -> Arc<Self> {
-        let open = Mutex::default();
-        Arc::new(Self { streams, directory, is_alone: true, memory_bytes, open })
+    /// Whether the log is of one group.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.is_some()
     }
 
-    /// Whether calls are answered: not in a forked child, after a failure, or after the end.
+    /// Whether calls are answered: not in a forked child (another thread of the parent may have had
+    /// a lock), after a failure, or after the end.
     pub(crate) fn check(&self) -> Result<()> {
-        self.check_process()?;
-        match self.streams.log().reader().end_of_log() {
-            None => Ok(()),
-            Some(inkstone::Error::Closed) => Err(Error::Closed),
-            Some(error) => Err(error.into()),
-        }
+        self.reader.log().end_of_log().map_or(Ok(()), |end| Err(end.into()))
     }
 
-    /// # Errors
-    /// In a forked child, where another thread of the parent may have had a lock.
-    pub(crate) fn check_process(&self) -> Result<()> {
-        if self.directory.is_forked() {
-            return Err(inkstone::Error::Forked { path: self.directory.path().into() }.into());
-        }
-        Ok(())
+    fn is_forked(&self) -> bool {
+        matches!(self.check(), Err(Error::Log(inkstone::Error::Forked { .. })))
     }
 
     /// A group's state: the one that is open, or what the log holds.
@@ -179,7 +167,7 @@ impl Shared {
     }
 
     fn remove_alone(&self, id: u64) -> Result<()> {
-        decode_note(&self.streams.reader().note(id)?).map_err(|flaw| self.bad(id, flaw))?;
+        decode_note(&self.reader.note(id)?).map_err(|flaw| self.found(id).bad(flaw))?;
         for group in self.open_groups(Some(id)) {
             group.close()?;
         }
@@ -228,7 +216,7 @@ impl Shared {
                         let of_group = changes.iter().map(|(_, change)| change);
                         of_group.for_each(|it| memory.make(it, written.lsn(), &mut payloads));
                         // Where durable entries are, the streams know.
-                        memory.tail.shrink(self.memory_bytes, durable);
+                        memory.tail.shrink(self.alone.unwrap_or(0), durable);
                         memory.durable_vote(durable);
                     }
                     return Ok(then(written));
@@ -271,7 +259,9 @@ impl Shared {
 
     /// Ends all groups, and the log.
     pub(crate) fn close(&self) -> Result<()> {
-        self.check_process()?;
+        if self.is_forked() {
+            return self.check();
+        }
         let open = self.open_groups(None);
         let mut said = Ok(());
         for group in &open {
@@ -288,8 +278,8 @@ impl Shared {
         said.and(closed.map_err(Into::into))
     }
 
-    fn bad(&self, group: u64, why: impl ToString) -> Error {
-        Error::BadGroup { path: self.directory.path().into(), group, why: why.to_string() }
+    fn found(&self, id: u64) -> Found {
+        Found { reader: self.reader.clone(), id }
     }
 
     fn log(&self) -> &Log {
@@ -299,58 +289,52 @@ impl Shared {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.shared.directory.is_forked() {
-            return;
+        if !self.shared.is_forked() {
+            self.forget();
         }
-        self.forget();
     }
 }
 
 impl Group {
     /// Reads the note and the last entry, and begins the group if there is none.
     fn open(shared: &Arc<Shared>, id: u64) -> Result<Arc<Self>> {
-        let reader = shared.streams.reader();
-        let note = match reader.note(id) {
+        let note = match shared.reader.note(id) {
             Err(inkstone_streams::Error::NoStream { .. }) => {
                 shared.begin(id)?;
-                reader.note(id)?
+                shared.reader.note(id)?
             }
             note => note?,
         };
-        let path = shared.directory.path();
-        let state = Found { path, reader: &reader, id }.state(&note)?;
-        let (log, directory) = (shared.log().reader(), shared.directory.clone());
-        let core = Core::new(state, log, directory, reader, (id, shared.is_alone));
-        Ok(Arc::new(Self { id, core: Arc::new(core), shared: Arc::clone(shared) }))
+        let memory = Mutex::new(Memory::new(shared.found(id).state(&note)?));
+        let (shared, is_closed) = (Arc::clone(shared), AtomicBool::new(false));
+        Ok(Arc::new(Self { id, shared, memory, is_closed }))
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
-        Arc::ptr_eq(&self.shared, shared)
+    pub(crate) fn found(&self) -> Found {
+        self.shared.found(self.id)
     }
 
     pub(crate) fn log(&self) -> &Log {
         self.shared.log()
     }
 
-    /// The locked state of a group that is not closed.
-    fn memory(&self) -> Result<MutexGuard<'_, Memory>> {
-        self.core.check_process()?;
-        let memory = self.core.memory();
+    /// The locked state of a group that answers calls ([`Shared::check`]), and is not closed.
+    pub(crate) fn memory(&self) -> Result<MutexGuard<'_, Memory>> {
+        self.shared.check()?;
+        let memory = lock(&self.memory);
         // Under the lock: it may have been closed before the lock was free.
-        self.core.check()?;
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
         Ok(memory)
     }
 
-    fn named<T>(&self, result: Result<T>) -> Result<T> {
-        self.core.named(result)
+    /// The result with an error that names the group, if this is one of many.
+    pub(crate) fn named<T>(&self, result: Result<T>) -> Result<T> {
+        if self.shared.is_alone() {
+            return result;
+        }
+        result.map_err(|error| error.in_group(self.id))
     }
 
     /// Writes what is committed, if no record has it.
@@ -365,9 +349,9 @@ impl Group {
     pub(crate) fn stop(self: &Arc<Self>) -> Result<()> {
         loop {
             let said = self.say_committed();
-            let memory = self.core.memory();
+            let memory = lock(&self.memory);
             if said.is_err() || !memory.is_to_say {
-                self.core.stop();
+                self.is_closed.store(true, Ordering::Release);
                 return said;
             }
         }
@@ -411,14 +395,14 @@ impl Group {
         let mut purged = self.change(change.clone());
         // On a full disk segments go first. What an opening then takes for purged is committed, or
         // the snapshot has it, and the caller asked for it.
-        if self.shared.is_alone
+        if self.shared.is_alone()
             && matches!(purged, Err(Error::Log(inkstone::Error::NoRoom { .. })))
             && self.free_without_record(upto, is_snapshot)?
         {
             purged = self.change(change);
         }
         purged?;
-        if self.shared.is_alone {
+        if self.shared.is_alone() {
             self.shared.streams.give_back()?;
         }
         Ok(())
@@ -453,14 +437,14 @@ impl Group {
 
     /// Makes all records durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.core.check()?;
+        drop(self.memory()?);
         self.log().sync()?;
         Ok(())
     }
 
     /// Ends all handles of the group; its records are durable then.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        self.core.check()?;
+        drop(self.memory()?);
         let said = self.stop();
         let synced = self.log().sync();
         self.log().call_due();
@@ -472,7 +456,7 @@ impl Group {
 
     /// Calls of all handles get [`Error::Closed`] from now on.
     pub(crate) fn end(&self) {
-        self.core.stop();
+        self.is_closed.store(true, Ordering::Release);
         self.forget();
     }
 
@@ -497,14 +481,13 @@ mod tests {
     #[test]
     fn a_group_is_not_begun_again_while_it_is_removed() {
         let disk = SimDisk::new(1, DiskOptions::default());
-        let directory = AnyDirectory::new(disk.directory("/groups"));
         let log = inkstone::Options::small().own_thread(false);
         let options = Options::new().log(log).section_bytes(16 << 10).own_mover(false);
-        let streams = Streams::open_in(directory.clone(), options).unwrap();
-        let shared = Shared::of_many(streams, directory);
+        let streams = Streams::open_in(Arc::new(disk.directory("/groups")), options).unwrap();
+        let shared = Shared::new(streams, None);
         lock(&shared.open).removing.insert(7);
         let refused = Group::open(&shared, 7).map(drop).unwrap_err();
         assert!(matches!(refused.cause(), Error::Closed), "{refused}");
-        assert_eq!(shared.streams.reader().ids(None, 9).unwrap(), []);
+        assert_eq!(shared.reader.ids(None, 9).unwrap(), []);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::{AnyDirectory, LogKind, OsDirectory};
+use inkstone::{AnyDirectory, LogKind};
 use inkstone_streams::{Options, Stats, Streams};
 
 use crate::batch::Batch;
@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::group::{Part, Shared};
 use crate::options::refuse_periodic;
 use crate::raft_log::RaftLog;
+use crate::reader::RaftReader;
 
 /// Many raft groups in one log: a vote of one and entries of others share a flush, and an idle
 /// group keeps no old segments.
@@ -40,10 +41,7 @@ impl Groups {
     /// Everything that the groups show is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         refuse_periodic(options.log_options())?;
-        let path = path.as_ref();
-        let streams = Streams::open(path, of_raft(options))?;
-        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Ok(Self { shared: Shared::of_many(streams, AnyDirectory::new(directory)) })
+        Ok(Self { shared: Shared::new(Streams::open(path, of_raft(options))?, None) })
     }
 
     /// Opens it in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -55,9 +53,7 @@ impl Groups {
     /// As [`Groups::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         refuse_periodic(options.log_options())?;
-        let directory = directory.into();
-        let streams = Streams::open_in(directory.clone(), of_raft(options))?;
-        Ok(Self { shared: Shared::of_many(streams, directory) })
+        Ok(Self { shared: Shared::new(Streams::open_in(directory, of_raft(options))?, None) })
     }
 
     /// The raft log of a group, which is created if it is not there. Each call returns a handle of
@@ -74,7 +70,7 @@ impl Groups {
     /// new group is durable with the first change of it, or of any group, that is durable.
     pub fn group(&self, id: u64) -> Result<RaftLog> {
         self.shared.check()?;
-        self.shared.group(id).map(RaftLog::of_group)
+        Ok(RaftLog { reader: RaftReader { group: self.shared.group(id)? } })
     }
 
     /// Makes all changes of a batch, or none: entries, votes, truncations and committed indexes of
@@ -120,13 +116,13 @@ impl Groups {
         self.shared.check()?;
         let changes = batch.by_group();
         let invalid = |why| Err(inkstone::Error::Invalid(why).into());
-        match changes.iter().find(|(group, _)| !group.is_of(&self.shared)) {
+        match changes.iter().find(|(group, _)| !Arc::ptr_eq(&group.shared, &self.shared)) {
             _ if changes.is_empty() => invalid("a batch without changes".into()),
             Some((group, _)) => {
-                let (path, other) = (self.shared.directory.path(), group.core().directory.path());
-                let why = "opened by itself or by other `Groups`";
+                let (path, other) = (self.shared.reader.path(), group.shared.reader.path());
                 invalid(format!(
-                    "a batch for the groups in {} has a raft log of {}, {why}",
+                    "a batch for the groups in {} has a raft log of {}, opened by itself or by \
+                     other `Groups`",
                     path.display(),
                     other.display()
                 ))
@@ -156,7 +152,7 @@ impl Groups {
     /// The failure that ended the groups, if one did.
     pub fn ids(&self) -> Result<Vec<u64>> {
         self.shared.check()?;
-        Ok(self.shared.streams.reader().ids(None, usize::MAX)?)
+        Ok(self.shared.reader.ids(None, usize::MAX)?)
     }
 
     /// How much lives, how large the log is, and what was moved.
@@ -212,7 +208,7 @@ impl Drop for Groups {
 
 impl fmt::Debug for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.shared.directory.path();
+        let path = self.shared.reader.path();
         f.debug_struct("Groups").field("path", &path).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,6 @@ use inkstone_streams::{Options, StreamsReader};
 use crate::error::{Error, Result};
 use crate::found::Found;
 use crate::groups::of_raft;
-use crate::record::decode;
 use crate::state::State;
 use crate::words::{Bounds, Leader, Vote};
 
@@ -83,16 +82,13 @@ fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
         return Err(Error::Lost { path: report.path, lost_to: *lost.end() });
     }
     let ids = reader.ids(None, usize::MAX)?;
-    let groups = ids.into_iter().map(|id| {
-        let found = Found { path: &report.path, reader: &reader, id };
-        summary_of(&found, stop)
-    });
+    let groups = ids.into_iter().map(|id| summary_of(&Found { reader: reader.clone(), id }, stop));
     let groups = groups.collect::<Result<_>>()?;
     Ok(Summary { path: report.path, groups, writer: report.writer, doubts: report.doubts })
 }
 
 /// Beside a writer, entries may be purged and truncated while they are read: then this begins anew.
-fn summary_of(found: &Found<'_>, stop: &AtomicBool) -> Result<GroupSummary> {
+fn summary_of(found: &Found, stop: &AtomicBool) -> Result<GroupSummary> {
     loop {
         let before = found.reader.bounds(found.id)?;
         let note = found.reader.note(found.id)?;
@@ -107,7 +103,7 @@ fn summary_of(found: &Found<'_>, stop: &AtomicBool) -> Result<GroupSummary> {
     }
 }
 
-fn read(found: &Found<'_>, state: &State, stop: &AtomicBool) -> Result<GroupSummary> {
+fn read(found: &Found, state: &State, stop: &AtomicBool) -> Result<GroupSummary> {
     let mut payload_bytes = 0;
     let mut next = state.first;
     for record in found.reader.records(found.id, state.first) {
@@ -118,10 +114,8 @@ fn read(found: &Found<'_>, state: &State, stop: &AtomicBool) -> Result<GroupSumm
         if next == state.next {
             break;
         }
-        let entry = decode(&record.bytes).map_err(|flaw| found.bad_entry(next, flaw))?;
-        if entry.id.index != next || state.leader_of(next) != Some(&entry.id.leader) {
-            return Err(found.bad_entry(next, format!("is {}", entry.id)));
-        }
+        let entry = found.decode(&record.bytes, next)?;
+        found.check(state, &entry.id)?;
         if entry.said.is_some_and(|said| Some(said.index) > state.committed) {
             return Err(found.bad_entry(next, "says that more is committed than the group does"));
         }

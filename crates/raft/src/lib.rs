@@ -37,13 +37,13 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod core;
 mod draft;
 mod error;
 mod found;
 mod group;
 mod groups;
 pub mod inspect;
+mod memory;
 mod note;
 mod options;
 mod raft_log;

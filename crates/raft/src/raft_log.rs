@@ -4,20 +4,18 @@
 //! (`group.rs`).
 
 use std::fmt;
-use std::ops::{Range, RangeInclusive};
+use std::ops::{Deref, RangeInclusive};
 use std::path::Path;
-use std::sync::Arc;
 
-use inkstone::{AnyDirectory, Lsn, OsDirectory};
+use inkstone::{AnyDirectory, Lsn};
 use inkstone_streams::Streams;
 
-use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::group::{Group, Shared};
+use crate::group::Shared;
 use crate::options::{Options, refuse_periodic};
 use crate::reader::RaftReader;
 use crate::state::Change;
-use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
+use crate::words::{EntryId, NewEntry, Vote};
 
 /// A raft log that is open for writing: alone in its log ([`RaftLog::open`]), or as one of
 /// many groups in one ([`crate::Groups::group`]). A directory has one writer at a time. Share the
@@ -35,10 +33,7 @@ use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 /// that all share; dropping the last handle of a group ends no log and no callback, and
 /// [`RaftLog::close`] ends the group alone.
 pub struct RaftLog {
-    pub(crate) group: Arc<Group>,
-    reader: RaftReader,
-    /// The log, if it is of this group alone: it ends with this value.
-    log: Option<Arc<Shared>>,
+    pub(crate) reader: RaftReader,
 }
 
 impl RaftLog {
@@ -57,10 +52,7 @@ impl RaftLog {
     /// Everything that the opened raft log shows is on stable storage on return.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         refuse_periodic(&options.log)?;
-        let path = path.as_ref();
-        let streams = Streams::open(path, options.below())?;
-        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Self::alone(streams, AnyDirectory::new(directory), &options)
+        Self::alone(Streams::open(path, options.below())?, &options)
     }
 
     /// Opens the raft log in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -72,27 +64,21 @@ impl RaftLog {
     /// As [`RaftLog::open`].
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         refuse_periodic(&options.log)?;
-        let directory = directory.into();
-        let streams = Streams::open_in(directory.clone(), options.below())?;
-        Self::alone(streams, directory, &options)
+        Self::alone(Streams::open_in(directory, options.below())?, &options)
     }
 
-    fn alone(streams: Streams, directory: AnyDirectory, options: &Options) -> Result<Self> {
+    fn alone(streams: Streams, options: &Options) -> Result<Self> {
+        let shared = Shared::new(streams, Some(options.memory_bytes));
         let expected = options.raft_group;
-        let others = streams.reader().ids(None, 2)?.into_iter().find(|id| *id != expected);
+        let others = shared.reader.ids(None, 2)?.into_iter().find(|id| *id != expected);
         if let Some(came) = others {
-            return Err(Error::OtherRaftGroup { path: directory.path().into(), expected, came });
+            return Err(Error::OtherRaftGroup {
+                path: shared.reader.path().into(),
+                expected,
+                came,
+            });
         }
-        let shared = Shared::of_one(streams, directory, options.memory_bytes);
-        let mut raft = Self::of_group(shared.group(expected)?);
-        raft.log = Some(shared);
-        Ok(raft)
-    }
-
-    /// A handle of one of many groups.
-    pub(crate) fn of_group(group: Arc<Group>) -> Self {
-        let reader = RaftReader { core: Arc::clone(group.core()), _group: Arc::clone(&group) };
-        Self { group, reader, log: None }
+        Ok(Self { reader: RaftReader { group: shared.group(expected)? } })
     }
 
     /// Appends entries, all or none: after a crash either all of them are here or none. They can be
@@ -124,7 +110,7 @@ impl RaftLog {
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
         let change = Change::Append(entries.to_vec());
-        self.core().named(self.group.change_then(change, Box::new(callback)))
+        self.group.named(self.group.change_then(change, Box::new(callback)))
     }
 
     /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is
@@ -138,7 +124,7 @@ impl RaftLog {
     /// On `Ok` the vote and everything before it, entries and truncations too, are on stable
     /// storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
-        self.core().named(self.group.change(Change::Vote(vote.clone())))
+        self.group.named(self.group.change(Change::Vote(vote.clone())))
     }
 
     /// As [`RaftLog::save_vote`], but does not wait for the device: `callback` is called once, in
@@ -162,7 +148,7 @@ impl RaftLog {
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
         let change = Change::Vote(vote.clone());
-        self.core().named(self.group.change_then(change, Box::new(callback)))
+        self.group.named(self.group.change_then(change, Box::new(callback)))
     }
 
     /// Truncates the entries from index `from` on. If none is left, and none was purged, the next
@@ -175,7 +161,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn truncate_from(&self, from: u64) -> Result<()> {
-        self.core().named(self.group.change(Change::Truncate(from)))
+        self.group.named(self.group.change(Change::Truncate(from)))
     }
 
     /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as
@@ -192,7 +178,7 @@ impl RaftLog {
         callback: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
         let change = Change::Truncate(from);
-        self.core().named(self.group.change_then(change, Box::new(callback)))
+        self.group.named(self.group.change_then(change, Box::new(callback)))
     }
 
     /// Purges the entries up to `upto`, which must be committed, and releases the segments that no
@@ -209,7 +195,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` the entries never come back.
     pub fn purge(&self, upto: &EntryId) -> Result<()> {
-        self.core().named(self.group.purge(upto, false))
+        self.group.named(self.group.purge(upto, false))
     }
 
     /// The same after a snapshot was installed that has everything up to `upto`: also beyond what
@@ -227,7 +213,7 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` it stays so.
     pub fn purge_to_snapshot(&self, upto: &EntryId) -> Result<()> {
-        self.core().named(self.group.purge(upto, true))
+        self.group.named(self.group.purge(upto, true))
     }
 
     /// Notes that the entries up to `index` are committed: they can be purged, and no longer
@@ -242,7 +228,7 @@ impl RaftLog {
     /// [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is
     /// safe.
     pub fn save_committed(&self, index: u64) -> Result<()> {
-        self.core().named(self.group.save_committed(index))
+        self.group.named(self.group.save_committed(index))
     }
 
     /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said
@@ -269,49 +255,13 @@ impl RaftLog {
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> Result<()> {
-        match &self.log {
-            Some(log) => log.close(),
-            None => self.group.close(),
-        }
+        if self.group.shared.is_alone() { self.group.shared.close() } else { self.group.close() }
     }
 
     /// Ends it as a killed process would.
     #[doc(hidden)]
     pub fn abandon(self) {
         self.group.log().end_as_killed();
-    }
-
-    /// First, last, purged and committed entry.
-    ///
-    /// # Errors
-    /// As [`RaftReader::bounds`].
-    pub fn bounds(&self) -> Result<Bounds> {
-        self.reader.bounds()
-    }
-
-    /// The last vote that was saved; it is durable.
-    ///
-    /// # Errors
-    /// As [`RaftReader::vote`].
-    pub fn vote(&self) -> Result<Option<Vote>> {
-        self.reader.vote()
-    }
-
-    /// One entry; `None` if there is none with this index, and none was purged.
-    ///
-    /// # Errors
-    /// As [`RaftReader::entry`].
-    pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
-        self.reader.entry(index)
-    }
-
-    /// The entries of a range, as many as fit in `payload_bytes_max` bytes, and at least one if
-    /// there is one: as [`RaftReader::entries`].
-    ///
-    /// # Errors
-    /// As [`RaftReader::entries`].
-    pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
-        self.reader.entries(range, payload_bytes_max)
     }
 
     /// A reader of the entries, for other threads.
@@ -340,14 +290,14 @@ impl RaftLog {
     pub fn has_own_thread(&self) -> bool {
         self.group.log().has_own_thread()
     }
+}
 
-    /// Its directory.
-    pub fn path(&self) -> &Path {
-        self.core().directory.path()
-    }
+/// All that a reader can be asked.
+impl Deref for RaftLog {
+    type Target = RaftReader;
 
-    fn core(&self) -> &Arc<Core> {
-        &self.reader.core
+    fn deref(&self) -> &RaftReader {
+        &self.reader
     }
 }
 
@@ -355,14 +305,16 @@ impl Drop for RaftLog {
     /// Whoever opens the raft log again finds what was said to be committed.
     fn drop(&mut self) {
         let _ = self.group.say_committed();
-        if let Some(log) = &self.log {
-            let _ = log.close();
+        if self.group.shared.is_alone() {
+            let _ = self.group.shared.close();
         }
     }
 }
 
 impl fmt::Debug for RaftLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RaftLog").field("path", &self.path()).finish_non_exhaustive()
+        f.debug_struct("RaftLog")
+            .field("path", &self.group.shared.reader.path())
+            .finish_non_exhaustive()
     }
 }

@@ -10,20 +10,17 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::core::{Core, Memory};
 use crate::error::{Error, Result};
+use crate::found::Found;
 use crate::group::Group;
-use crate::record::decode;
-use crate::state::State;
+use crate::memory::Memory;
 use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 
 /// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside
 /// the writer, in any thread.
 #[derive(Clone)]
 pub struct RaftReader {
-    pub(crate) core: Arc<Core>,
-    /// A group is open as long as there is a reader of it.
-    pub(crate) _group: Arc<Group>,
+    pub(crate) group: Arc<Group>,
 }
 
 /// The entries of a range as they were at one instant, or the first of them.
@@ -45,8 +42,7 @@ impl RaftReader {
     /// # Errors
     /// The failure that ended the raft log, if one did.
     pub fn bounds(&self) -> Result<Bounds> {
-        self.core.check()?;
-        Ok(self.core.memory().state.bounds())
+        Ok(self.group.memory()?.state.bounds())
     }
 
     /// The last vote that was saved; it is durable.
@@ -54,9 +50,8 @@ impl RaftReader {
     /// # Errors
     /// The failure that ended the raft log, if one did.
     pub fn vote(&self) -> Result<Option<Vote>> {
-        self.core.check()?;
-        let durable = self.core.reader.durable();
-        Ok(self.core.memory().durable_vote(durable).cloned())
+        let durable = self.group.log().durable();
+        Ok(self.group.memory()?.durable_vote(durable).cloned())
     }
 
     /// The id of an entry that is here or was purged last, without reading it; `None` for any
@@ -65,8 +60,7 @@ impl RaftReader {
     /// # Errors
     /// The failure that ended the raft log, if one did.
     pub fn id_of(&self, index: u64) -> Result<Option<EntryId>> {
-        self.core.check()?;
-        Ok(self.core.memory().state.id_of(index))
+        Ok(self.group.memory()?.state.id_of(index))
     }
 
     /// One entry; `None` if there is none with this index, and none was purged.
@@ -75,7 +69,7 @@ impl RaftReader {
     /// [`Error::IsPurged`]; [`Error::Log`] when it cannot be read; the failure that ended the raft
     /// log, if one did.
     pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
-        let Some(end) = index.checked_add(1) else { return self.core.check().map(|()| None) };
+        let Some(end) = index.checked_add(1) else { return self.group.memory().map(|_| None) };
         Ok(self.entries(index..end, usize::MAX)?.pop())
     }
 
@@ -87,41 +81,33 @@ impl RaftReader {
     /// [`Error::IsPurged`] when the first of them is, also while they are read; [`Error::Log`] when
     /// one cannot be read; the failure that ended the raft log, if one did.
     pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
-        self.core.check()?;
         let read = loop {
             if let Some(read) = self.read(&range, payload_bytes_max).transpose() {
                 break read;
             }
         };
-        self.core.named(match read {
-            Ok(entries) => Ok(entries),
-            // The log truncates records only for a purge, which may be about to say so in the
-            // state.
-            Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
-                let first = self.core.memory().state.first.max(range.start + 1);
-                Err(Error::IsPurged { index: range.start, first })
-            }
-            Err(Error::IsPurged { first, .. }) => {
-                Err(Error::IsPurged { index: range.start, first })
-            }
-            Err(error) => Err(error),
-        })
+        self.group.named(read.map_err(|error| match error {
+            Error::IsPurged { first, .. } => Error::IsPurged { index: range.start, first },
+            error => error,
+        }))
     }
 
     /// Reads the entries of a range; `None` if entries were truncated meanwhile.
     fn read(&self, range: &Range<u64>, bytes_max: usize) -> Result<Option<Vec<Entry>>> {
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max };
-        let plan = plan(&self.core.memory(), range, bytes_max)?;
+        let plan = plan(&*self.group.memory()?, range, bytes_max)?;
         if plan.from < plan.in_memory_from {
-            let read = self.read_log(plan.from..plan.in_memory_from, &mut taken);
-            self.core.check()?;
-            let memory = self.core.memory();
+            let found = self.group.found();
+            let read = taken.read(&found, plan.from..plan.in_memory_from);
+            let memory = self.group.memory()?;
             // A record that was truncated may have another one in its place.
             if memory.truncations != plan.truncations {
                 return Ok(None);
             }
             let is_whole = read?;
-            self.check_leaders(&memory.state, &taken.entries)?;
+            // Those that were purged meanwhile are as they were.
+            let mut here = taken.entries.iter().filter(|it| memory.state.is_here(it.id.index));
+            here.try_for_each(|entry| found.check(&memory.state, &entry.id))?;
             if !is_whole {
                 return Ok(Some(taken.entries));
             }
@@ -137,46 +123,6 @@ impl RaftReader {
             }
         }
         Ok(Some(taken.entries))
-    }
-
-    /// Reads entries from the log; false when no more fits.
-    fn read_log(&self, range: Range<u64>, taken: &mut Taken) -> Result<bool> {
-        let Core { streams, group, .. } = &*self.core;
-        // One entry takes one short read.
-        let is_one = range.end - range.start == 1;
-        let mut cursor = (!is_one).then(|| streams.read(*group, range.start));
-        for index in range {
-            let bytes = match &mut cursor {
-                Some(cursor) => match cursor.next()? {
-                    Some(record) => record.bytes,
-                    None => return Err(Error::NotHere { index, next: index }),
-                },
-                None => streams.get(*group, index)?,
-            };
-            let record = decode(&bytes).map_err(|flaw| self.bad(index, flaw))?;
-            if record.id.index != index {
-                return Err(self.bad(index, format_args!("is {}", record.id)));
-            }
-            if !taken.take(record.id, Arc::from(record.payload)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether these entries, which were read, are those of the state, unless they were purged.
-    fn check_leaders(&self, state: &State, entries: &[Entry]) -> Result<()> {
-        for Entry { id, .. } in entries.iter().filter(|entry| state.is_here(entry.id.index)) {
-            if state.leader_of(id.index) != Some(&id.leader) {
-                return Err(self.bad(id.index, format_args!("is {id}")));
-            }
-        }
-        Ok(())
-    }
-
-    fn bad(&self, index: u64, why: impl fmt::Display) -> Error {
-        let path = self.core.directory.path().into();
-        Error::BadGroup { path, group: self.core.group, why: format!("record {index} {why}") }
     }
 }
 
@@ -196,6 +142,27 @@ impl Taken {
         }
         self.entries.push(Entry { id, payload });
         true
+    }
+
+    /// Reads entries from the log; false when no more fits.
+    fn read(&mut self, found: &Found, range: Range<u64>) -> Result<bool> {
+        // One entry takes one short read.
+        let is_one = range.end - range.start == 1;
+        let mut cursor = (!is_one).then(|| found.reader.read(found.id, range.start));
+        for index in range {
+            let bytes = match &mut cursor {
+                Some(cursor) => match cursor.next()? {
+                    Some(record) => record.bytes,
+                    None => return Err(Error::NotHere { index, next: index }),
+                },
+                None => found.reader.get(found.id, index)?,
+            };
+            let record = found.decode(&bytes, index)?;
+            if !self.take(record.id, Arc::from(record.payload)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -227,7 +194,7 @@ fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result
 impl fmt::Debug for RaftReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RaftReader")
-            .field("path", &self.core.directory.path())
+            .field("path", &self.group.shared.reader.path())
             .finish_non_exhaustive()
     }
 }

@@ -149,6 +149,18 @@ impl StreamsReader {
         self.source.with(State::usage)
     }
 
+    /// The directory.
+    #[doc(hidden)]
+    pub fn path(&self) -> &Path {
+        self.source.of().0
+    }
+
+    /// The log below: how far it is durable, and whether it has ended.
+    #[doc(hidden)]
+    pub fn log(&self) -> &Reader {
+        self.source.log()
+    }
+
     /// A cursor at this number, whose record may not exist yet.
     pub fn read(&self, stream: u64, from: u64) -> StreamCursor {
         StreamCursor::new(self.source.clone(), stream, from)
