@@ -117,25 +117,9 @@ pub enum Error {
         /// The last record that is lost.
         lost_to: Lsn,
     },
-    /// A newer program has written the raft log.
-    Newer {
-        /// The directory.
-        path: PathBuf,
-        /// The record that this program does not know.
-        lsn: Lsn,
-        /// What of it is not known.
-        what: String,
-    },
-    /// A record breaks the rules, though the log below is sound: a defect of a program that wrote
-    /// it.
-    Contradiction {
-        /// The directory.
-        path: PathBuf,
-        /// The record.
-        lsn: Lsn,
-        /// Which rule, with what was expected and what came.
-        why: String,
-    },
+    /// The streams below cannot be used: most often since a newer program has written them, or a
+    /// record breaks their rules, though the log below is sound.
+    Streams(inkstone_streams::Error),
     /// The raft log is closed.
     Closed,
     /// There is no raft group of this number in the log.
@@ -180,8 +164,7 @@ impl Error {
         match self {
             Self::Log(_)
             | Self::Lost { .. }
-            | Self::Newer { .. }
-            | Self::Contradiction { .. }
+            | Self::Streams(_)
             | Self::NoGroup { .. }
             | Self::BadGroup { .. }
             | Self::InGroup { .. } => self,
@@ -210,10 +193,8 @@ impl From<inkstone_streams::Error> for Error {
             Streams::NoStream { stream } => Self::NoGroup { group: stream },
             Streams::Truncated { number, first, .. } => Self::IsPurged { index: number, first },
             Streams::NotYet { number, next, .. } => Self::NotHere { index: number, next },
-            Streams::Newer { path, lsn, what } => Self::Newer { path, lsn, what },
             Streams::Lost { path, lost_to, .. } => Self::Lost { path, lost_to },
-            Streams::Contradiction { path, lsn, why } => Self::Contradiction { path, lsn, why },
-            other => Self::Log(inkstone::Error::Invalid(other.to_string())),
+            other => Self::Streams(other),
         }
     }
 }
@@ -229,11 +210,11 @@ impl From<Error> for std::io::Error {
             Error::IsPurged { .. } | Error::NotHere { .. } | Error::NoGroup { .. } => {
                 ErrorKind::NotFound
             }
-            Error::OtherRaftGroup { .. }
-            | Error::Lost { .. }
-            | Error::Contradiction { .. }
-            | Error::BadGroup { .. } => ErrorKind::InvalidData,
-            Error::Newer { .. } => ErrorKind::Unsupported,
+            Error::OtherRaftGroup { .. } | Error::Lost { .. } | Error::BadGroup { .. } => {
+                ErrorKind::InvalidData
+            }
+            Error::Streams(inkstone_streams::Error::Newer { .. }) => ErrorKind::Unsupported,
+            Error::Streams(_) => ErrorKind::InvalidData,
             Error::Closed => ErrorKind::Other,
             _ => ErrorKind::InvalidInput,
         };
@@ -273,19 +254,13 @@ impl fmt::Display for Error {
             Self::NotHere { index, next } => {
                 write!(f, "there is no entry {index}: the next one will be {next}")
             }
-            Self::NotCommitted { upto, committed: Some(committed) } => {
-                write!(
-                    f,
-                    "cannot purge up to {upto}: entries are committed only up to {committed}; if a \
-                     snapshot has it, call purge_to_snapshot"
-                )
-            }
-            Self::NotCommitted { upto, committed: None } => {
-                write!(
-                    f,
-                    "cannot purge up to {upto}: nothing is known to be committed; if a snapshot \
-                     has it, call purge_to_snapshot"
-                )
+            Self::NotCommitted { upto, committed } => {
+                write!(f, "cannot purge up to {upto}: ")?;
+                match committed {
+                    Some(last) => write!(f, "entries are committed only up to {last}")?,
+                    None => write!(f, "nothing is known to be committed")?,
+                }
+                write!(f, "; if a snapshot has it, call purge_to_snapshot")
             }
             Self::OtherEntry { here, came } => {
                 write!(f, "the raft log has {here}, not {came}")
@@ -337,17 +312,7 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
-            Self::Newer { path, lsn, what } => {
-                write!(
-                    f,
-                    "{}: record {lsn} has {what}, which this program does not know: use the newer \
-                     program that wrote it",
-                    path.display()
-                )
-            }
-            Self::Contradiction { path, lsn, why } => {
-                write!(f, "{}: record {lsn} breaks a rule of the raft log: {why}", path.display())
-            }
+            Self::Streams(error) => error.fmt(f),
             Self::Closed => write!(f, "the raft log is closed: open it again to continue"),
             Self::NoGroup { group } => write!(f, "there is no raft group {group} in the log"),
             Self::BadGroup { path, group, why } => {

@@ -34,8 +34,8 @@ impl Groups {
     ///
     /// # Errors
     /// [`inkstone::Error::OtherKind`] for another log, which stays as it is;
-    /// [`crate::Error::Newer`], [`crate::Error::Contradiction`]; [`inkstone::Error::Invalid`] for
-    /// options that cannot be kept, `periodic` among them; those of [`inkstone::Log::open`].
+    /// [`crate::Error::Streams`], [`crate::Error::Lost`]; [`inkstone::Error::Invalid`] for options
+    /// that cannot be kept, `periodic` among them; those of [`inkstone::Log::open`].
     ///
     /// # Durability
     /// Everything that the groups show is on stable storage on return.

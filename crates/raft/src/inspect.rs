@@ -52,8 +52,8 @@ pub struct GroupSummary {
 ///
 /// # Errors
 /// [`inkstone::Error::OtherKind`] if it is another log; [`Error::BadGroup`] if a stream is no raft
-/// group, or breaks a rule; [`Error::Newer`] and [`Error::Contradiction`]; errors of the log below,
-/// such as a missing or damaged one.
+/// group, or breaks a rule; [`Error::Lost`] and [`Error::Streams`]; errors of the log below, such as
+/// a missing or damaged one.
 pub fn inspect(path: impl AsRef<Path>) -> Result<Summary> {
     inspect_until(path, &AtomicBool::new(false))
 }

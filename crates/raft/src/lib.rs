@@ -58,8 +58,10 @@ mod words;
 pub use batch::Batch;
 pub use error::{Error, Result};
 pub use groups::Groups;
-/// How a log of many groups is opened, and what it holds.
-pub use inkstone_streams::{Options as StreamsOptions, Stats as StreamsStats};
+/// How a log of many groups is opened, what it holds, and why it cannot be used.
+pub use inkstone_streams::{
+    Error as StreamsError, Options as StreamsOptions, Stats as StreamsStats,
+};
 pub use options::Options;
 pub use raft_log::RaftLog;
 pub use reader::RaftReader;

@@ -41,7 +41,7 @@ impl RaftLog {
     ///
     /// # Errors
     /// [`inkstone::Error::OtherKind`] for another log; [`crate::Error::OtherRaftGroup`],
-    /// [`crate::Error::Newer`] and [`crate::Error::Contradiction`] for what it holds;
+    /// [`crate::Error::Lost`] and [`crate::Error::Streams`] for what it holds;
     /// [`crate::Error::BadGroup`] for what is no raft group; [`inkstone::Error::Invalid`] for
     /// options that cannot be kept, also a `record_bytes_max` below 8 KiB; those of
     /// [`inkstone::Log::open`], [`inkstone::Error::Locked`] among them. A log of another kind is

@@ -144,9 +144,7 @@ pub fn answer_of(error: &Error) -> Answer {
         Error::Log(inkstone::Error::TooLarge { .. }) => Answer::TooLarge(words),
         Error::Log(inkstone::Error::Poisoned(_)) => Answer::Poisoned(words),
         Error::Log(error) if error.corruption().is_some() => Answer::Corrupt(words),
-        Error::BadGroup { .. } | Error::Contradiction { .. } | Error::Newer { .. } => {
-            Answer::Corrupt(words)
-        }
+        Error::BadGroup { .. } | Error::Streams(_) => Answer::Corrupt(words),
         Error::Closed | Error::Log(_) => Answer::Refused(words),
         _ => Answer::ByRule(words),
     }
