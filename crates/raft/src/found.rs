@@ -28,7 +28,7 @@ impl Found {
         let bounds = self.reader.bounds(self.id)?;
         if !bounds.is_empty() {
             self.find_front(&mut state, bounds.first)?;
-            state.next = bounds.next.max(state.first);
+            state.next = bounds.next;
             let (last, said) = self.entry(bounds.next - 1)?;
             if state.first < state.next {
                 self.find_leaders(&mut state, &last.leader)?;

@@ -1,8 +1,7 @@
 //! What a raft log knows beside its entries' bytes, and the rules by which that changes.
 //!
-//! *Owns*: the state, which change is allowed in it, what the change does. The same rules judge a
-//! caller's change and a record that an opening reads. *May not touch*: files, locks, bytes, the
-//! log.
+//! *Owns*: the state, which change is allowed in it, what the change does; whether what an opening
+//! has found can be a state. *May not touch*: files, locks, bytes, the log.
 
 use crate::error::{Error, Result};
 use crate::runs::Leaders;
@@ -308,26 +307,9 @@ impl State {
                 return Err("its saved committed index is above what is committed");
             }
         }
-        if !self.are_firsts(&mut self.leaders.iter().map(|(first, _)| first)) {
-            return Err("its runs of leaders do not follow each other");
-        }
         let leaders: Vec<_> =
             self.purged.iter().chain(self.leaders.iter().map(|(_, leader)| leader)).collect();
         if !leaders.is_sorted() { Err("its leaders go back") } else { Ok(()) }
-    }
-
-    /// Whether runs can begin there: at the first entry, and before the next one.
-    fn are_firsts(&self, runs: &mut dyn Iterator<Item = u64>) -> bool {
-        let mut before = None;
-        let mut is_sound = true;
-        for first in runs {
-            is_sound &= match before {
-                None => first == self.first,
-                Some(before) => before < first && first < self.next,
-            };
-            before = Some(first);
-        }
-        is_sound && before.is_none() == (self.first == self.next)
     }
 }
 

@@ -174,6 +174,9 @@ fn records_that_are_not_known_or_contradict_are_refused() {
     let mut committed = [entry(10, 3), 12_u64.to_le_bytes().to_vec()].concat();
     committed[1] = 1;
     let note = b"INKGROUP\x02\0";
+    // Purged up to 99 of term 1.
+    let behind = [&b"INKGROUP\x01\x04"[..], &100_u64.to_le_bytes(), &[1, 0, 0, 0, 0, 0, 0, 0, 0]];
+    let behind = behind.concat();
     for (record, note, words) in [
         (&[9; 40][..], &[][..], &["record 10 has kind 9", "newer"][..]),
         (&flagged, &[], &["record 10 has flags 0x80", "newer"]),
@@ -182,6 +185,7 @@ fn records_that_are_not_known_or_contradict_are_refused() {
         (&committed, &[], &["committed", "not there"]),
         (b"\x02\0", &[], &["record 10 is too short"]),
         (&entry(10, 3), note, &["version 2", "newer"]),
+        (&entry(10, 3), &behind, &["first index is above its next one"]),
         (&entry(10, 3), b"not a note", &["begins as no note of a raft group"]),
     ] {
         let path = directory.path().join("raft");
