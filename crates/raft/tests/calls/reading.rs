@@ -1,27 +1,12 @@
 //! Reading: limited, and after purges. That the same is read from memory and from disk is in
 //! `proof/powerloss/tests/things`; beside other threads, in the explorer.
 
-use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};
+use inkstone_raft::{Leader, Options, RaftLog, Vote};
+
+use crate::entries::append_of;
 
 fn small(memory_bytes: usize) -> Options {
     Options::new().log(inkstone::Options::small()).memory_bytes(memory_bytes)
-}
-
-fn payload(term: u64, index: u64) -> Vec<u8> {
-    let mut payload = vec![term as u8; 40 + (index % 7) as usize * 50];
-    payload[..8].copy_from_slice(&index.to_le_bytes());
-    payload[8..16].copy_from_slice(&term.to_le_bytes());
-    payload
-}
-
-fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
-    let leader = Leader::of_term(term);
-    let payloads: Vec<_> = indexes.clone().map(|index| payload(term, index)).collect();
-    let entries: Vec<_> = indexes
-        .zip(&payloads)
-        .map(|(index, payload)| NewEntry { leader: &leader, index, payload })
-        .collect();
-    raft.append(&entries, |result| result.unwrap()).unwrap();
 }
 
 #[test]
@@ -29,14 +14,10 @@ fn a_limited_read_has_one_entry_at_the_least() {
     for memory_bytes in [0, 1 << 20] {
         let directory = tempfile::tempdir().unwrap();
         let raft = RaftLog::open(directory.path().join("raft"), small(memory_bytes)).unwrap();
-        let leader = Leader::of_term(1);
-        for index in 1..=20 {
-            let entry = NewEntry { leader: &leader, index, payload: &[1; 100] };
-            raft.append(&[entry], |result| result.unwrap()).unwrap();
-        }
+        (1..=20).for_each(|index| append_of(&raft, 1, index..=index, &[1; 100]).unwrap());
         raft.sync().unwrap();
         // What may leave memory does so with the next append.
-        append(&raft, 1, 21..22);
+        append_of(&raft, 1, 21..=21, &[1; 100]).unwrap();
         let count = |range, bytes| raft.entries(range, bytes).unwrap().len();
         assert_eq!(
             [0, 1, 99, 100, 199, 200, 1999, 2000].map(|bytes| count(1..21, bytes)),
@@ -55,7 +36,7 @@ fn purged_segments_are_given_back() {
     let raft = RaftLog::open(&path, small(0)).unwrap();
     raft.save_vote(&Vote::granted(Leader::of_term(9))).unwrap();
     for index in 0..300 {
-        append(&raft, index / 50 + 1, index * 10 + 1..index * 10 + 11);
+        append_of(&raft, index / 50 + 1, index * 10 + 1..=index * 10 + 10, &[7; 200]).unwrap();
     }
     raft.save_committed(2900).unwrap();
     let segments =
@@ -63,12 +44,12 @@ fn purged_segments_are_given_back() {
     let (_, many) = segments(&raft);
     assert!(many > 8, "{many}");
     for upto in [10, 1500, 2900] {
-        let upto = raft.reader().id_of(upto).unwrap().unwrap();
+        let upto = raft.id_of(upto).unwrap().unwrap();
         raft.purge(&upto).unwrap();
         raft.purge(&upto).unwrap();
     }
     // The purges have given some files back, and each commit gives back some more.
-    append(&raft, 7, 3001..3002);
+    append_of(&raft, 7, 3001..=3001, &[7; 200]).unwrap();
     raft.sync().unwrap();
     let (first, few) = segments(&raft);
     let last = raft.records().end().get();
