@@ -91,7 +91,7 @@ impl<'a> Batch<'a> {
     /// Truncates all records; the next one gets the number `first`, which may be any, as after the
     /// installation of a snapshot. The note stays.
     pub fn restart_at(&mut self, stream: u64, first: u64) -> &mut Self {
-        self.add(Step::Other(Change::Restart { stream, first }))
+        self.add(Step::Other(Change::Restart { stream, next: first }))
     }
 
     /// Removes a stream with its records and its note.

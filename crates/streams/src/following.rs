@@ -33,7 +33,7 @@ impl Cut {
     pub(crate) fn of(change: &Change<'_>) -> Option<(u64, Self)> {
         match *change {
             Change::TruncateAfter { stream, next } => Some((stream, Self::From(next))),
-            Change::Restart { stream, first } => Some((stream, Self::From(first))),
+            Change::Restart { stream, next } => Some((stream, Self::From(next))),
             Change::Remove { stream } => Some((stream, Self::Whole)),
             _ => None,
         }

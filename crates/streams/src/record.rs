@@ -10,35 +10,19 @@ use std::sync::Arc;
 
 use inkstone::Lsn;
 
-use self::bytes::{NUMBER_BYTES_MAX, Rest, put, put_bytes, put_signed};
+use self::bytes::{NUMBER_BYTES_MAX, Rest, put, put_signed};
 
 /// The first byte of every record: a record of streams, in the first version.
 const FIRST_BYTE: u8 = 0xa1;
 /// The first bytes of all versions, known or not.
 const FIRST_BYTES: std::ops::RangeInclusive<u8> = 0xa0..=0xaf;
-/// What the first change of every table contains.
-const MAGIC: &[u8; 12] = b"INKSTREAMS\x1a\x01";
 /// The largest head.
 pub(crate) const HEAD_BYTES_MAX: usize = 1 + 2 * NUMBER_BYTES_MAX;
 /// More bytes than a head and a change add to a record's bytes, also when the record is moved.
 pub(crate) const RESERVE_BYTES: usize = 256;
 
-const CREATE: u8 = 1;
+/// The kind of an append.
 const APPEND: u8 = 2;
-const NOTE: u8 = 3;
-const TRUNCATE_BEFORE: u8 = 4;
-const TRUNCATE_AFTER: u8 = 5;
-const RESTART: u8 = 6;
-const REMOVE: u8 = 7;
-const MOVED: u8 = 8;
-const LOST: u8 = 9;
-const TABLE_BEGIN: u8 = 16;
-const TABLE_STREAM: u8 = 17;
-const TABLE_RUNS: u8 = 18;
-const TABLE_SECTION: u8 = 19;
-const TABLE_END: u8 = 20;
-const PAGE: u8 = 24;
-const SEALED: u8 = 25;
 
 /// What every record begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,80 +33,92 @@ pub(crate) struct Head {
     pub(crate) replay_from: Lsn,
 }
 
-/// A change, as decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change<'a> {
-    Create {
-        stream: u64,
-        first: u64,
-    },
-    Append {
-        stream: u64,
-        number: u64,
-        bytes: &'a [u8],
-    },
+/// Makes the changes from a table: what a look at a record calls each, the byte of its kind, and its
+/// fields in the order in which they are encoded.
+macro_rules! changes {
+    ($(
+        $(#[$doc:meta])*
+        $said:literal $kind:tt $name:ident { $($field:ident: $type:ty),* }
+    )*) => {
+        /// A change, as decoded.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) enum Change<'a> {
+            $($(#[$doc])* $name { $($field: $type),* },)*
+        }
+
+        impl Change<'_> {
+            pub(crate) fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$name { $($field),* } => {
+                        out.push($kind);
+                        $($field.put(out);)*
+                    })*
+                }
+            }
+
+            /// Its name, and its numbers. A length is in bytes.
+            pub(crate) fn said(&self) -> (&'static str, Vec<(&'static str, u64)>) {
+                let mut numbers = Vec::new();
+                let name = match self {
+                    $(Self::$name { $($field),* } => {
+                        $($field.say(stringify!($field), &mut numbers);)*
+                        $said
+                    })*
+                };
+                (name, numbers)
+            }
+        }
+
+        impl<'a> Changes<'a> {
+            #[inline]
+            fn change(&mut self, kind: u8) -> Result<Change<'a>, Flaw> {
+                let rest = &mut self.rest;
+                let mut read = || {
+                    Some(match kind {
+                        $($kind => Ok(Change::$name { $($field: Field::take(rest)?),* }),)*
+                        _ => Err(Flaw::Unknown(format!("a change of kind {kind}"))),
+                    })
+                };
+                read().unwrap_or(Err(Flaw::Malformed("a change is cut short")))
+            }
+        }
+    };
+}
+
+changes! {
+    "create" 1 Create { stream: u64, first: u64 }
+    "append" APPEND Append { stream: u64, number: u64, bytes: &'a [u8] }
     /// Empty bytes remove the note.
-    Note {
-        stream: u64,
-        bytes: &'a [u8],
-    },
-    TruncateBefore {
-        stream: u64,
-        first: u64,
-    },
-    TruncateAfter {
-        stream: u64,
-        next: u64,
-    },
-    Restart {
-        stream: u64,
-        first: u64,
-    },
-    Remove {
-        stream: u64,
-    },
+    "note" 3 Note { stream: u64, bytes: &'a [u8] }
+    "truncate before" 4 TruncateBefore { stream: u64, first: u64 }
+    "truncate after" 5 TruncateAfter { stream: u64, next: u64 }
+    "restart" 6 Restart { stream: u64, next: u64 }
+    "remove" 7 Remove { stream: u64 }
     /// A record of an old section, whose place is here from now on.
-    Moved {
-        stream: u64,
-        number: u64,
-        source: u32,
-        bytes: &'a [u8],
-    },
+    "moved" 8 Moved { stream: u64, number: u64, source: u32, bytes: &'a [u8] }
     /// A record of an old section that could not be read there, and is lost.
-    Lost {
-        stream: u64,
-        number: u64,
-        source: u32,
-    },
+    "lost" 9 Lost { stream: u64, number: u64, source: u32 }
     /// A table of all streams begins: each piece is true as of its own record.
-    TableBegin,
+    "table begins" 16 TableBegin { magic: Magic }
     /// Its runs before `from` came in `TableRuns`; 0 if these are all.
-    TableStream {
+    "stream of a table" 17 TableStream {
         stream: u64,
         first: u64,
         next: u64,
         cut: Lsn,
-        note: &'a [u8],
         from: u64,
-        runs: Vec<Run>,
-    },
+        note: &'a [u8],
+        runs: Vec<Run>
+    }
     /// The runs of the numbers from `from` up to `to` of a stream whose row comes later. They begin
     /// anew at 0.
-    TableRuns {
-        stream: u64,
-        from: u64,
-        to: u64,
-        runs: Vec<Run>,
-    },
-    TableSection(Sealed),
-    TableEnd,
+    "runs of a table" 18 TableRuns { stream: u64, from: u64, to: u64, runs: Vec<Run> }
+    "section of a table" 19 TableSection { sealed: Sealed }
+    "table ends" 20 TableEnd {}
     /// A page of a section's directory (`record/page.rs`).
-    Page {
-        section: u32,
-        bytes: &'a [u8],
-    },
+    "page of a directory" 24 Page { section: u32, bytes: &'a [u8] }
     /// A section's directory is complete.
-    Sealed(Sealed),
+    "directory is complete" 25 Sealed { sealed: Sealed }
 }
 
 /// Consecutive numbers of a stream in one section.
@@ -214,78 +210,111 @@ impl<'a> Change<'a> {
             _ => None,
         }
     }
+}
 
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        let mut head = |kind: u8, numbers: &[u64]| {
-            out.push(kind);
-            numbers.iter().for_each(|number| put(out, *number));
-        };
-        match self {
-            Self::Create { stream, first } => head(CREATE, &[*stream, *first]),
-            Self::Append { stream, number, bytes } => {
-                put_append_head(out, *stream, *number, bytes.len());
-                out.extend_from_slice(bytes);
-            }
-            Self::Note { stream, bytes } => {
-                head(NOTE, &[*stream]);
-                put_bytes(out, bytes);
-            }
-            Self::TruncateBefore { stream, first } => head(TRUNCATE_BEFORE, &[*stream, *first]),
-            Self::TruncateAfter { stream, next } => head(TRUNCATE_AFTER, &[*stream, *next]),
-            Self::Restart { stream, first } => head(RESTART, &[*stream, *first]),
-            Self::Remove { stream } => head(REMOVE, &[*stream]),
-            Self::Moved { stream, number, source, bytes } => {
-                head(MOVED, &[*stream, *number, u64::from(*source)]);
-                put_bytes(out, bytes);
-            }
-            Self::Lost { stream, number, source } => {
-                head(LOST, &[*stream, *number, u64::from(*source)]);
-            }
-            Self::TableBegin => {
-                head(TABLE_BEGIN, &[]);
-                out.extend_from_slice(MAGIC);
-            }
-            Self::TableStream { stream, first, next, cut, note, from, runs } => {
-                head(TABLE_STREAM, &[*stream, *first, *next, cut.get(), *from]);
-                put_bytes(out, note);
-                put_runs(out, runs);
-            }
-            Self::TableRuns { stream, from, to, runs } => {
-                head(TABLE_RUNS, &[*stream, *from, *to]);
-                put_runs(out, runs);
-            }
-            Self::TableSection(section) => {
-                head(TABLE_SECTION, &[]);
-                section.put(out);
-            }
-            Self::TableEnd => head(TABLE_END, &[]),
-            Self::Page { section, bytes } => {
-                head(PAGE, &[u64::from(*section)]);
-                put_bytes(out, bytes);
-            }
-            Self::Sealed(section) => {
-                head(SEALED, &[]);
-                section.put(out);
-            }
+/// A field of a change.
+trait Field<'a>: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    /// `None` for bytes that are no such field.
+    fn take(rest: &mut Rest<'a>) -> Option<Self>;
+    /// Adds its numbers, as a look at a record names them.
+    fn say(&self, name: &'static str, numbers: &mut Vec<(&'static str, u64)>);
+}
+
+impl Field<'_> for u64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put(out, *self);
+    }
+
+    #[inline]
+    fn take(rest: &mut Rest<'_>) -> Option<Self> {
+        rest.number()
+    }
+
+    fn say(&self, name: &'static str, numbers: &mut Vec<(&'static str, u64)>) {
+        numbers.push((name, *self));
+    }
+}
+
+impl Field<'_> for u32 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put(out, u64::from(*self));
+    }
+
+    fn take(rest: &mut Rest<'_>) -> Option<Self> {
+        Self::try_from(rest.number()?).ok()
+    }
+
+    fn say(&self, name: &'static str, numbers: &mut Vec<(&'static str, u64)>) {
+        numbers.push((name, u64::from(*self)));
+    }
+}
+
+impl Field<'_> for Lsn {
+    fn put(&self, out: &mut Vec<u8>) {
+        put(out, self.get());
+    }
+
+    fn take(rest: &mut Rest<'_>) -> Option<Self> {
+        rest.number().map(Self::new)
+    }
+
+    fn say(&self, name: &'static str, numbers: &mut Vec<(&'static str, u64)>) {
+        numbers.push((name, self.get()));
+    }
+}
+
+/// With their length before them.
+impl<'a> Field<'a> for &'a [u8] {
+    fn put(&self, out: &mut Vec<u8>) {
+        put(out, self.len() as u64);
+        out.extend_from_slice(self);
+    }
+
+    #[inline]
+    fn take(rest: &mut Rest<'a>) -> Option<Self> {
+        let len = usize::try_from(rest.number()?).ok()?;
+        rest.bytes(len)
+    }
+
+    fn say(&self, _: &'static str, numbers: &mut Vec<(&'static str, u64)>) {
+        numbers.push(("length", self.len() as u64));
+    }
+}
+
+/// Each by its distance from the one before it. Few bytes make openings faster: a large table is
+/// mostly runs, and an opening reads all that was written since the table began.
+impl Field<'_> for Vec<Run> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put(out, self.len() as u64);
+        let (mut first, mut section) = (0, 0);
+        for run in self {
+            put(out, run.first.wrapping_sub(first));
+            // Signed, since a moved record is in a later section than the numbers after it.
+            put_signed(out, i64::from(run.section) - section);
+            put(out, u64::from(run.bytes));
+            (first, section) = (run.first, i64::from(run.section));
         }
     }
-}
 
-/// Encodes runs, each by its distance from the one before it. Few bytes make openings faster: a
-/// large table is mostly runs, and an opening reads all that was written since the table began.
-fn put_runs(out: &mut Vec<u8>, runs: &[Run]) {
-    put(out, runs.len() as u64);
-    let (mut first, mut section) = (0, 0);
-    for run in runs {
-        put(out, run.first.wrapping_sub(first));
-        // Signed, since a moved record is in a later section than the numbers after it.
-        put_signed(out, i64::from(run.section) - section);
-        put(out, u64::from(run.bytes));
-        (first, section) = (run.first, i64::from(run.section));
+    fn take(rest: &mut Rest<'_>) -> Option<Self> {
+        let (mut first, mut section) = (0_u64, 0_i64);
+        (0..count(rest)?)
+            .map(|_| {
+                first = first.checked_add(rest.number()?)?;
+                section = section.checked_add(rest.signed()?)?;
+                let (section, bytes) = (u32::try_from(section).ok()?, u32::take(rest)?);
+                Some(Run { first, section, bytes })
+            })
+            .collect()
+    }
+
+    fn say(&self, name: &'static str, numbers: &mut Vec<(&'static str, u64)>) {
+        numbers.push((name, self.len() as u64));
     }
 }
 
-impl Sealed {
+impl Field<'_> for Sealed {
     fn put(&self, out: &mut Vec<u8>) {
         for number in [u64::from(self.number), self.first.get(), self.end.get(), self.bytes] {
             put(out, number);
@@ -298,6 +327,51 @@ impl Sealed {
             put(out, page.lsn.get());
         }
     }
+
+    fn take(rest: &mut Rest<'_>) -> Option<Self> {
+        let (number, first, end) = (u32::take(rest)?, Lsn::take(rest)?, Lsn::take(rest)?);
+        let bytes = rest.number()?;
+        let pages = (0..count(rest)?)
+            .map(|_| {
+                let (stream, number) = (rest.number()?, rest.number()?);
+                Some(PageAt { stream, number, lsn: Lsn::take(rest)? })
+            })
+            .collect::<Option<_>>()?;
+        Some(Self { number, first, end, bytes, written: Arc::new(DirectoryAt { pages }) })
+    }
+
+    fn say(&self, _: &'static str, numbers: &mut Vec<(&'static str, u64)>) {
+        numbers.extend([
+            ("section", u64::from(self.number)),
+            ("first_lsn", self.first.get()),
+            ("end_lsn", self.end.get()),
+            ("bytes", self.bytes),
+            ("pages", self.written.pages.len() as u64),
+        ]);
+    }
+}
+
+/// What the first change of every table contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Magic;
+
+const MAGIC: &[u8] = b"INKSTREAMS\x1a\x01";
+
+impl Field<'_> for Magic {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(MAGIC);
+    }
+
+    fn take(rest: &mut Rest<'_>) -> Option<Self> {
+        (rest.bytes(MAGIC.len())? == MAGIC).then_some(Self)
+    }
+
+    fn say(&self, _: &'static str, _: &mut Vec<(&'static str, u64)>) {}
+}
+
+/// A count of items that follow: never more than there are bytes.
+fn count(rest: &mut Rest<'_>) -> Option<usize> {
+    usize::try_from(rest.number()?).ok().filter(|count| *count <= rest.0.len())
 }
 
 /// The changes of a record, one after the other.
@@ -316,7 +390,7 @@ pub(crate) fn decode(bytes: &[u8], lsn: Lsn) -> Result<(Head, Changes<'_>), Flaw
         }
         _ => return Err(Flaw::Malformed("it is no record of streams")),
     }
-    let section = rest.number_u32().ok_or(Flaw::Malformed("its section is no number"))?;
+    let section = u32::take(&mut rest).ok_or(Flaw::Malformed("its section is no number"))?;
     let behind = rest.number().ok_or(Flaw::Malformed("its place of replay is no number"))?;
     let replay_from = lsn
         .get()
@@ -337,120 +411,12 @@ impl<'a> Iterator for Changes<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let kind = self.rest.byte()?;
-        let change = match self.change(kind) {
-            Ok(Some(change)) => Ok(change),
-            Ok(None) => Err(Flaw::Malformed("a change is cut short")),
-            Err(flaw) => Err(flaw),
-        };
+        let change = self.change(kind);
         if change.is_err() {
             self.rest = Rest(&[]);
         }
         Some(change)
     }
-}
-
-impl<'a> Changes<'a> {
-    fn change(&mut self, kind: u8) -> Result<Option<Change<'a>>, Flaw> {
-        let rest = &mut self.rest;
-        let mut read = || {
-            Some(match kind {
-                CREATE => Change::Create { stream: rest.number()?, first: rest.number()? },
-                APPEND => Change::Append {
-                    stream: rest.number()?,
-                    number: rest.number()?,
-                    bytes: rest.bytes()?,
-                },
-                NOTE => Change::Note { stream: rest.number()?, bytes: rest.bytes()? },
-                TRUNCATE_BEFORE => {
-                    Change::TruncateBefore { stream: rest.number()?, first: rest.number()? }
-                }
-                TRUNCATE_AFTER => {
-                    Change::TruncateAfter { stream: rest.number()?, next: rest.number()? }
-                }
-                RESTART => Change::Restart { stream: rest.number()?, first: rest.number()? },
-                REMOVE => Change::Remove { stream: rest.number()? },
-                MOVED => Change::Moved {
-                    stream: rest.number()?,
-                    number: rest.number()?,
-                    source: rest.number_u32()?,
-                    bytes: rest.bytes()?,
-                },
-                LOST => Change::Lost {
-                    stream: rest.number()?,
-                    number: rest.number()?,
-                    source: rest.number_u32()?,
-                },
-                TABLE_BEGIN => {
-                    let (magic, behind) = rest.0.split_at_checked(MAGIC.len())?;
-                    if magic != MAGIC {
-                        return None;
-                    }
-                    rest.0 = behind;
-                    Change::TableBegin
-                }
-                TABLE_STREAM => Change::TableStream {
-                    stream: rest.number()?,
-                    first: rest.number()?,
-                    next: rest.number()?,
-                    cut: Lsn::new(rest.number()?),
-                    from: rest.number()?,
-                    note: rest.bytes()?,
-                    runs: runs(rest)?,
-                },
-                TABLE_RUNS => Change::TableRuns {
-                    stream: rest.number()?,
-                    from: rest.number()?,
-                    to: rest.number()?,
-                    runs: runs(rest)?,
-                },
-                TABLE_SECTION => Change::TableSection(sealed(rest)?),
-                TABLE_END => Change::TableEnd,
-                PAGE => Change::Page { section: rest.number_u32()?, bytes: rest.bytes()? },
-                SEALED => Change::Sealed(sealed(rest)?),
-                _ => return None,
-            })
-        };
-        match read() {
-            None if !is_known(kind) => Err(Flaw::Unknown(format!("a change of kind {kind}"))),
-            change => Ok(change),
-        }
-    }
-}
-
-fn is_known(kind: u8) -> bool {
-    matches!(kind, CREATE..=LOST | TABLE_BEGIN..=TABLE_END | PAGE..=SEALED)
-}
-
-/// A count of items that follow: never more than there are bytes.
-fn count(rest: &mut Rest<'_>) -> Option<usize> {
-    usize::try_from(rest.number()?).ok().filter(|count| *count <= rest.0.len())
-}
-
-fn runs(rest: &mut Rest<'_>) -> Option<Vec<Run>> {
-    let (mut first, mut section) = (0_u64, 0_i64);
-    (0..count(rest)?)
-        .map(|_| {
-            first = first.checked_add(rest.number()?)?;
-            section = section.checked_add(rest.signed()?)?;
-            Some(Run { first, section: u32::try_from(section).ok()?, bytes: rest.number_u32()? })
-        })
-        .collect()
-}
-
-fn sealed(rest: &mut Rest<'_>) -> Option<Sealed> {
-    let (number, first, end, bytes) =
-        (rest.number_u32()?, rest.number()?, rest.number()?, rest.number()?);
-    let pages = (0..count(rest)?)
-        .map(|_| {
-            Some(PageAt {
-                stream: rest.number()?,
-                number: rest.number()?,
-                lsn: Lsn::new(rest.number()?),
-            })
-        })
-        .collect::<Option<_>>()?;
-    let written = Arc::new(DirectoryAt { pages });
-    Some(Sealed { number, first: Lsn::new(first), end: Lsn::new(end), bytes, written })
 }
 
 #[cfg(test)]
@@ -470,11 +436,11 @@ mod tests {
             Change::Note { stream: 0, bytes: b"" },
             Change::TruncateBefore { stream: 2, first: u64::MAX },
             Change::TruncateAfter { stream: 2, next: 0 },
-            Change::Restart { stream: 2, first: 9 },
+            Change::Restart { stream: 2, next: 9 },
             Change::Remove { stream: 128 },
             Change::Moved { stream: 1, number: 7, source: 3, bytes: b"m" },
             Change::Lost { stream: 1, number: 300, source: 3 },
-            Change::TableBegin,
+            Change::TableBegin { magic: Magic },
             Change::TableStream {
                 stream: 1,
                 first: 7,
@@ -485,10 +451,10 @@ mod tests {
                 runs: runs.clone(),
             },
             Change::TableRuns { stream: 1, from: 0, to: 2, runs },
-            Change::TableSection(sealed.clone()),
-            Change::TableEnd,
+            Change::TableSection { sealed: sealed.clone() },
+            Change::TableEnd {},
             Change::Page { section: 4, bytes: b"page" },
-            Change::Sealed(sealed),
+            Change::Sealed { sealed },
         ]
     }
 

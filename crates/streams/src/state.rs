@@ -344,7 +344,7 @@ impl State {
             Change::Lost { stream, number, source } => {
                 self.relocate(*stream, *number, (*source, LOST), 0)
             }
-            Change::Sealed(sealed) => self.sections.is_written(sealed),
+            Change::Sealed { sealed } => self.sections.is_written(sealed),
             Change::Page { .. } => Ok(()),
             _ => self.take_table(change),
         }
@@ -580,7 +580,7 @@ fn made(stream: u64, before: Bounds, change: &Change<'_>) -> Result<Option<Bound
             within(to, to.wrapping_sub(1))?;
             Bounds { first, next: to }
         }
-        Change::Restart { first, .. } => Bounds { first, next: first },
+        Change::Restart { next, .. } => Bounds { first: next, next },
         Change::Remove { .. } => return Ok(None),
         _ => before,
     }))
@@ -594,7 +594,7 @@ pub(crate) fn cost(bytes: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Run, Sealed};
+    use crate::record::{Magic, Run, Sealed};
 
     fn runs(numbers: std::ops::Range<u64>) -> Vec<Run> {
         numbers.map(|first| Run { first, section: first as u32, bytes: 30 }).collect()
@@ -613,7 +613,7 @@ mod tests {
             let runs = runs(from.max(4)..10);
             Change::TableStream { stream: 1, first, next, cut, note: b"", from, runs }
         };
-        let [begin, end] = [Change::TableBegin, Change::TableEnd];
+        let [begin, end] = [Change::TableBegin { magic: Magic }, Change::TableEnd {}];
         let moved = Change::Moved { stream: 1, number: 5, source: 5, bytes: b"" };
         let whole = [&begin, &piece(0, 4), &piece(4, 7), &moved, &row(7), &end];
         let again = [&begin, &piece(0, 6), &piece(0, 2), &piece(2, 7), &moved, &row(7), &end];
@@ -654,7 +654,10 @@ mod tests {
     fn a_section_that_is_written_has_no_directory() {
         let (first, end) = (Lsn::new(1 << 40), Lsn::new(1 << 41));
         let sealed = |number| Sealed { number, first, end, bytes: 1, written: Arc::default() };
-        for change in [Change::Sealed(sealed(9)), Change::TableSection(sealed(u32::MAX))] {
+        for change in [
+            Change::Sealed { sealed: sealed(9) },
+            Change::TableSection { sealed: sealed(u32::MAX) },
+        ] {
             let mut state = State::unknown();
             state.enter(9, Lsn::new(9), 1).unwrap();
             state.apply(&change, Lsn::new(9)).unwrap_err();

@@ -19,7 +19,7 @@ use crate::mover::{self, Mover};
 use crate::options::Options;
 use crate::read::reader::StreamsReader;
 use crate::read::source::Source;
-use crate::record::{Change, HEAD_BYTES_MAX};
+use crate::record::{Change, HEAD_BYTES_MAX, Magic};
 use crate::state::State;
 use crate::state::replay::Of;
 use crate::stats::Stats;
@@ -119,8 +119,8 @@ impl Streams {
     /// The first record of a new log: an empty table.
     fn begin(&self) -> Result<()> {
         let encode = |_: &State, out: &mut Vec<u8>| {
-            Change::TableBegin.put(out);
-            Change::TableEnd.put(out);
+            Change::TableBegin { magic: Magic }.put(out);
+            Change::TableEnd {}.put(out);
             Ok(())
         };
         self.shared.try_append(encode, |_| Effect::Any)?.append.wait()?;

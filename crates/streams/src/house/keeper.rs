@@ -20,7 +20,7 @@ use crate::house::out::Out;
 use crate::options::Options;
 use crate::record::bytes::NUMBER_BYTES_MAX;
 use crate::record::page::PageMaker;
-use crate::record::{Change, DirectoryAt, PageAt, Sealed};
+use crate::record::{Change, DirectoryAt, Magic, PageAt, Sealed};
 use crate::state::section::Directory;
 use crate::state::{State, Stream};
 use crate::words::NOTE_BYTES_MAX;
@@ -247,7 +247,7 @@ impl Keeper {
             written: Arc::new(sealer.written.clone()),
         };
         let mut changes = Vec::new();
-        Change::Sealed(sealed.clone()).put(&mut changes);
+        Change::Sealed { sealed: sealed.clone() }.put(&mut changes);
         let replay_from = self.replay_if(state, self.table_begin, self.unwritten + 1);
         let at = out.write(state, &changes, replay_from)?.0.lsn();
         self.bytes += changes.len() as u64;
@@ -268,7 +268,7 @@ impl Keeper {
         let piece_bytes = self.next_piece_bytes(state);
         let mut changes = Vec::with_capacity(piece_bytes + 1024);
         let mut at = self.table.unwrap_or_else(|| {
-            Change::TableBegin.put(&mut changes);
+            Change::TableBegin { magic: Magic }.put(&mut changes);
             self.since_table_bytes = 0;
             TableAt { begin: out.pen.next, next: TableNext::Sections(0) }
         });
@@ -293,7 +293,7 @@ impl Keeper {
                     };
                     let (number, first, bytes) = (section.number, section.first, section.bytes);
                     let sealed = Sealed { number, first, end, bytes, written };
-                    Change::TableSection(sealed).put(&mut changes);
+                    Change::TableSection { sealed }.put(&mut changes);
                     at.next = TableNext::Sections(section.number + 1);
                 }
                 TableNext::Streams(last) => {
@@ -320,7 +320,7 @@ impl Keeper {
         }
         let mut table_begin = self.table_begin;
         if is_complete {
-            Change::TableEnd.put(&mut changes);
+            Change::TableEnd {}.put(&mut changes);
             table_begin = at.begin;
         }
         let replay_from = self.replay_if(state, table_begin, self.unwritten);

@@ -21,12 +21,6 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Writes a length and the bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
 /// The bytes that are not read yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
@@ -60,12 +54,7 @@ impl<'a> Rest<'a> {
         Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
 
-    pub(crate) fn number_u32(&mut self) -> Option<u32> {
-        u32::try_from(self.number()?).ok()
-    }
-
-    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = usize::try_from(self.number()?).ok()?;
+    pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(bytes)
@@ -97,6 +86,6 @@ mod tests {
         }
         assert_eq!(Rest(&[0xff; 11]).number(), None);
         assert_eq!(Rest(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number(), None);
-        assert_eq!(Rest(&[3, 1, 2]).bytes(), None);
+        assert_eq!(Rest(&[1, 2]).bytes(3), None);
     }
 }

@@ -106,8 +106,8 @@ impl Of<'_> {
         for change in changes {
             let change = change.map_err(|flaw| self.flaw(lsn, flaw))?;
             match change {
-                Change::TableBegin => made.begun = Some(lsn),
-                Change::TableEnd => {
+                Change::TableBegin { .. } => made.begun = Some(lsn),
+                Change::TableEnd {} => {
                     if let Some(begun) = made.begun.take() {
                         made.table_begin = begun;
                     }

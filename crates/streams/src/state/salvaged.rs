@@ -38,8 +38,8 @@ impl State {
                 self.sections.forget_places(stream, 0);
             }
             Change::Remove { stream } => self.sections.forget_places(stream, 0),
-            Change::Restart { stream, first } => {
-                self.uncertain(stream, first, lsn);
+            Change::Restart { stream, next } => {
+                self.uncertain(stream, next, lsn);
                 self.sections.forget_places(stream, 0);
             }
             Change::Append { stream, number, .. } => self.ends_before(stream, number, lsn),
@@ -66,7 +66,7 @@ impl State {
                     found.has_had(number, source);
                 }
             }
-            Change::TableEnd => self.end_doubts(),
+            Change::TableEnd {} => self.end_doubts(),
             _ => {}
         }
     }
@@ -158,7 +158,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Run;
+    use crate::record::{Magic, Run};
     use crate::state::Located;
 
     fn taken(state: &mut State, lsn: u64, changes: &[Change<'_>]) {
@@ -175,7 +175,7 @@ mod tests {
         for begins_behind in [false, true] {
             let mut state = State::salvaged();
             let create = |stream| Change::Create { stream, first: 1 };
-            let begin = || Change::TableBegin;
+            let begin = || Change::TableBegin { magic: Magic };
             taken(&mut state, 1, &[create(1), create(2), begin()]);
             state.lose(Lsn::new(2)..=Lsn::new(3));
             assert_eq!([1, 2].map(|id| state.doubt(id)), [Some(Doubt::NoRow); 2]);
@@ -185,7 +185,7 @@ mod tests {
             let (cut, runs) = (Lsn::new(1), Vec::new());
             let row =
                 Change::TableStream { stream: 1, first: 1, next: 1, cut, note: b"", from: 0, runs };
-            taken(&mut state, 5, &[row, Change::TableEnd]);
+            taken(&mut state, 5, &[row, Change::TableEnd {}]);
             assert_eq!((state.has(1), state.doubt(1)), (true, None));
             assert_eq!((state.has(2), state.is_known()), (!begins_behind, begins_behind));
         }
@@ -201,7 +201,7 @@ mod tests {
         let mut state = State::salvaged();
         state.lose(Lsn::new(2)..=Lsn::new(3));
         let changes = [
-            (0, Change::TableBegin),
+            (0, Change::TableBegin { magic: Magic }),
             (0, Change::TableRuns { stream: 1, from: 0, to: 5, runs: runs(1, 5) }),
             (1, Change::Moved { stream: 1, number: 2, source: 0, bytes: b"" }),
             (
@@ -216,7 +216,7 @@ mod tests {
                     runs: runs(5, 9),
                 },
             ),
-            (1, Change::TableEnd),
+            (1, Change::TableEnd {}),
         ];
         for (lsn, (section, change)) in (4..).zip(&changes) {
             state.enter(*section, Lsn::new(lsn), 1).unwrap();

@@ -15,7 +15,7 @@ impl State {
             return Ok(());
         }
         match change {
-            Change::TableBegin => {
+            Change::TableBegin { .. } => {
                 self.table = Table::Begun;
                 self.partial = None;
             }
@@ -41,8 +41,8 @@ impl State {
                     self.partial = Some(Partial { stream: *stream, runs: before, to: *to });
                 }
             }
-            Change::TableSection(sealed) => self.sections.is_written(sealed)?,
-            Change::TableEnd if self.table != Table::NotBegun => self.table = Table::Known,
+            Change::TableSection { sealed } => self.sections.is_written(sealed)?,
+            Change::TableEnd {} if self.table != Table::NotBegun => self.table = Table::Known,
             _ => {}
         }
         Ok(())
