@@ -350,7 +350,7 @@ impl Log {
     /// As [`Log::try_append`], for a caller who holds a lock of its own, which callbacks must
     /// not meet: it writes nothing on this thread, also in a log without threads. The record leaves
     /// `kept_bytes` at the end of its segment ([`Options::keep_ends`]).
-    /// [`Log::make_room`] and [`Log::await_room`] wait for what [`Error::Busy`] lacks.
+    /// [`Log::make_room`] waits for what [`Error::Busy`] lacks.
     ///
     /// # Errors
     /// As [`Log::try_append`].
@@ -385,43 +385,6 @@ impl Log {
             let Some(full) = self.lacks_room(&state, record_bytes, frames) else { return Ok(()) };
             state = self.wait_for_room(state, full, frames)?;
         }
-    }
-
-    /// As [`Log::make_room`], as a future, in a log with threads. Works in any runtime or none.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None.
-    #[doc(hidden)]
-    pub async fn await_room(&self, record_bytes: usize, kept_bytes: u64) -> Result<()> {
-        let frames = Frames { bytes: frame_bytes(record_bytes) as u64, kept_bytes };
-        let mut line = InLine { shared: &self.shared, ticket: Ticket::ROOM };
-        poll_fn(|context| {
-            // Cloning a waker and dropping the clone run user code: both happen without the lock.
-            let waker = context.waker().clone();
-            self.shared.check_process()?;
-            let mut state = self.shared.lock();
-            loop {
-                let Some(full) = self.lacks_room(&state, record_bytes, frames) else {
-                    return Poll::Ready(Ok(()));
-                };
-                if matches!(full, Refused::BufferFull) && state.is_turn_free() {
-                    state = self.shared.hand_over(state)?;
-                    continue;
-                }
-                let error = self.ask_for_room(&mut state, full, frames);
-                if !matches!(error, Error::Busy) {
-                    return Poll::Ready(Err(error));
-                }
-                let replaced = state.tasks.wait(&mut line.ticket, Task::Future(waker));
-                drop(state);
-                drop(replaced);
-                return Poll::Pending;
-            }
-        })
-        .await
     }
 
     /// Why a record of so many bytes would find no room now.

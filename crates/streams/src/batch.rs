@@ -99,16 +99,6 @@ impl<'a> Batch<'a> {
         self.add(Step::Other(Change::Remove { stream }))
     }
 
-    /// How many changes it has.
-    pub fn len(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// Whether it makes something live that did not.
     pub(crate) fn adds(&self) -> bool {
         self.steps.iter().any(|step| {

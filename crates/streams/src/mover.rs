@@ -147,7 +147,7 @@ impl Mover {
                 Ok(Moved::All) => return Ok(None),
                 Ok(Moved::LacksRoom(bytes)) => {
                     let may_go = || whose == Whose::Mover && self.fits_at_the_end(section);
-                    match self.shared.make_room(bytes, effect) {
+                    match self.shared.make_room(bytes, |_| effect) {
                         Err(error) if error.is_no_room() && effect == Effect::Any && may_go() => {
                             effect = Effect::Empties(0);
                         }

@@ -14,7 +14,7 @@ use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::house::kept::{Effect, kept_bytes};
+use crate::house::kept::Effect;
 use crate::mover::{self, Mover};
 use crate::options::Options;
 use crate::read::reader::StreamsReader;
@@ -25,7 +25,7 @@ use crate::state::replay::Of;
 use crate::stats::Stats;
 use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
 use crate::words::Bounds;
-use crate::writer::{Appended, Order, Shared};
+use crate::writer::{Appended, Shared};
 
 /// Many streams in one log, open for writing. A directory has one writer at a time. Share the value
 /// between threads by a reference or an [`Arc`]. Changes are made in the order of the calls, and
@@ -225,7 +225,10 @@ impl Streams {
     /// # Durability
     /// None on return: wait for the handle. After a crash all changes are there, or none.
     pub fn apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        self.pay_before(batch);
+        // What only frees never pays.
+        if batch.adds() {
+            self.pay();
+        }
         let mut tries = Tries::default();
         loop {
             match self.try_apply(batch, &mut tries) {
@@ -235,57 +238,18 @@ impl Streams {
         }
     }
 
-    /// What only frees never pays.
-    fn pay_before(&self, batch: &Batch<'_>) {
-        if batch.adds() {
-            self.pay();
-        }
-    }
-
-    /// As [`Streams::apply`], but awaits room in the buffers. Works in any runtime or none. Records
-    /// are moved by the thread that polls. In a log without its own thread
-    /// ([`inkstone::Options::own_thread`]) this call blocks.
-    ///
-    /// # Errors
-    /// As [`Streams::apply`].
-    ///
-    /// # Durability
-    /// None on return: await the handle.
-    pub async fn apply_async(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        if !self.shared.options.log.has_own_thread() {
-            // No other thread would make room.
-            return self.apply(batch);
-        }
-        self.pay_before(batch);
-        let mut tries = Tries::default();
-        loop {
-            let lacks = match self.try_apply(batch, &mut tries) {
-                Err(Error::Log(inkstone::Error::Busy)) => {
-                    let (bytes, kept_bytes) = self.lacks(batch, &tries)?;
-                    let made = self.shared.log.await_room(bytes, kept_bytes).await;
-                    made.map_err(Error::from)
-                }
-                Err(error) => Err(error),
-                written => return written,
-            };
-            self.or_free(batch, lacks, &mut tries)?;
-        }
-    }
-
     /// As [`Streams::apply`], for a caller that holds a lock of its own: where that would block or
     /// run callbacks, this returns [`inkstone::Error::Busy`]. After an error release the lock, call
     /// [`Streams::make_room`], and try again.
     #[doc(hidden)]
     pub fn try_apply(&self, batch: &Batch<'_>, tries: &mut Tries) -> Result<Written<'_>> {
         let record_bytes_max = self.shared.options.log.largest_record_bytes();
-        let Tries { bytes, uses_kept, .. } = tries;
-        let uses_kept = *uses_kept;
+        let effect = tries.effect(batch);
         let encode = |state: &State, out: &mut Vec<u8>| {
             let numbers = batch.encode(state, record_bytes_max, out);
-            *bytes = out.len();
+            tries.bytes = out.len();
             numbers
         };
-        let effect = |state: &State| if uses_kept { batch.effect(state) } else { Effect::Any };
         self.shared.try_append(encode, effect).map(Written::new)
     }
 
@@ -301,24 +265,10 @@ impl Streams {
     pub fn make_room(&self, batch: &Batch<'_>, error: Error, tries: &mut Tries) -> Result<()> {
         let lacks = match error {
             Error::Log(inkstone::Error::Busy) => {
-                let (bytes, kept_bytes) = self.lacks(batch, tries)?;
-                self.shared.log.make_room(bytes, kept_bytes).map_err(Error::from)
+                self.shared.make_room(tries.bytes + HEAD_BYTES_MAX, tries.effect(batch))
             }
             error => Err(error),
         };
-        self.or_free(batch, lacks, tries)
-    }
-
-    /// How many bytes a batch needs, and how many it leaves.
-    fn lacks(&self, batch: &Batch<'_>, tries: &Tries) -> Result<(usize, u64)> {
-        let Order { state, .. } = &*self.shared.order()?;
-        let effect = if tries.uses_kept { batch.effect(state) } else { Effect::Any };
-        let kept_bytes = kept_bytes(state, &self.shared.options, effect);
-        Ok((tries.bytes + HEAD_BYTES_MAX, kept_bytes))
-    }
-
-    /// If there is no room: whether to try again after all.
-    fn or_free(&self, batch: &Batch<'_>, lacks: Result<()>, tries: &mut Tries) -> Result<()> {
         match lacks {
             Err(error) if error.is_no_room() && tries.again(batch, &self.mover) => Ok(()),
             lacks => lacks,
@@ -491,6 +441,12 @@ pub struct Tries {
 }
 
 impl Tries {
+    /// What the batch does, as the next try has it.
+    fn effect<'a, 'b>(&self, batch: &'b Batch<'a>) -> impl Fn(&State) -> Effect + use<'a, 'b> {
+        let uses_kept = self.uses_kept;
+        move |state| if uses_kept { batch.effect(state) } else { Effect::Any }
+    }
+
     /// After it found no room: whether to try again. First with what is kept, then after moving and
     /// freeing what can be; once in any case, since another thread may have freed it meanwhile.
     fn again(&mut self, batch: &Batch<'_>, mover: &Mover) -> bool {

@@ -299,8 +299,15 @@ impl Shared {
     ///
     /// # Errors
     /// Those of [`Log::append`].
-    pub(crate) fn make_room(&self, bytes: usize, effect: Effect) -> Result<()> {
-        let kept_bytes = kept_bytes(&self.order()?.state, &self.options, effect);
+    pub(crate) fn make_room(
+        &self,
+        bytes: usize,
+        effect: impl FnOnce(&State) -> Effect,
+    ) -> Result<()> {
+        let kept_bytes = {
+            let state = &self.order()?.state;
+            kept_bytes(state, &self.options, effect(state))
+        };
         Ok(self.log.make_room(bytes, kept_bytes)?)
     }
 

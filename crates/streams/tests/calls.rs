@@ -184,8 +184,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn tasks_append_and_follow_and_callbacks_may_use_the_streams() {
     let directory = directory();
     let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
-    block_on(async { streams.apply_async(Batch::new().create(1, 1)).await.unwrap().await })
-        .unwrap();
+    block_on(async { streams.create(1, 1).unwrap().await }).unwrap();
     let follower = {
         let streams = Arc::clone(&streams);
         std::thread::spawn(move || {

@@ -1,37 +1,41 @@
-//! Cloning, waking and dropping a waker run its owner's code, which may use the streams: none of
-//! that happens under a lock of theirs.
+//! Cloning, waking and dropping a waker run its owner's code, which may use the log or the streams:
+//! none of that happens under a lock of theirs.
 //!
-//! *Owns*: a waker whose every function asks the streams. It is here and not in `crates/streams`
+//! *Owns*: a waker whose every function asks them. It is here and not beside the crates' tests
 //! because only unsafe code can say what the clone of a waker does. *May not touch*: the crates'
 //! insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Weak};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
+use inkstone::Log;
 use inkstone_streams::{Batch, Options, Streams};
 
 struct Asks {
-    streams: Weak<Streams>,
+    /// A change and a question: both need every lock.
+    asks: Box<dyn Fn() + Send + Sync>,
     clones: AtomicU64,
     wakes: AtomicU64,
     drops: AtomicU64,
 }
 
 impl Asks {
-    /// A change and a question: both need every lock of the streams.
+    fn new<T: Send + Sync + 'static>(of: &Arc<T>, asks: fn(&T)) -> Arc<Self> {
+        let of = Arc::downgrade(of);
+        let asks = move || of.upgrade().iter().for_each(|of| asks(of));
+        let [clones, wakes, drops] = [(); 3].map(|()| AtomicU64::new(0));
+        Arc::new(Self { asks: Box::new(asks), clones, wakes, drops })
+    }
+
     fn asks(&self, counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
-        if let Some(streams) = self.streams.upgrade() {
-            drop(streams.set_note(1, b"x"));
-            streams.reader().bounds(1).unwrap();
-            drop(streams.reader().read(1, 1));
-        }
+        (self.asks)();
     }
 
     fn waker(self: &Arc<Self>) -> Waker {
@@ -87,11 +91,10 @@ fn the_waker_of_a_follower_may_use_the_streams() {
         let directory = tempfile::tempdir().unwrap();
         let streams = Arc::new(Streams::open(directory.path(), Options::new()).unwrap());
         streams.create(1, 1).unwrap().wait().unwrap();
-        let asks = Arc::new(Asks {
-            streams: Arc::downgrade(&streams),
-            clones: AtomicU64::new(0),
-            wakes: AtomicU64::new(0),
-            drops: AtomicU64::new(0),
+        let asks = Asks::new(&streams, |streams: &Streams| {
+            drop(streams.set_note(1, b"x"));
+            streams.reader().bounds(1).unwrap();
+            drop(streams.reader().read(1, 1));
         });
         let reader = streams.reader();
         // Cancelled, polled again, woken by a record, by a truncation, by a removal, by the end.
@@ -125,34 +128,28 @@ fn the_waker_of_a_follower_may_use_the_streams() {
 
 /// Buffers so small that appends find no room, and must be woken when there is some.
 #[test]
-fn the_waker_of_a_task_that_appends_may_use_the_streams() {
+fn the_waker_of_a_task_that_appends_may_use_the_log() {
     within_a_minute(|| {
         let directory = tempfile::tempdir().unwrap();
-        let log = inkstone::Options::small().buffer_bytes(16 << 10);
-        let options = Options::new().log(log).section_bytes(64 << 10);
-        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
-        streams.create(1, 1).unwrap().wait().unwrap();
-        streams.create(2, 1).unwrap().wait().unwrap();
-        let asks = Arc::new(Asks {
-            streams: Arc::downgrade(&streams),
-            clones: AtomicU64::new(0),
-            wakes: AtomicU64::new(0),
-            drops: AtomicU64::new(0),
+        let options = inkstone::Options::small().buffer_bytes(16 << 10);
+        let log = Arc::new(Log::open(directory.path(), options).unwrap());
+        let asks = Asks::new(&log, |log: &Log| {
+            drop(log.try_append(b"x"));
+            log.stats();
+            drop(log.durable_at(log.last()));
         });
         let record = vec![7; 7000];
-        let mut batch = Batch::new();
-        batch.append(2, &record);
         let mut waited = 0;
         while waited < 20 {
             let waker = asks.waker();
-            let mut applied = pin!(streams.apply_async(&batch));
-            while applied.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            let mut appended = pin!(log.append_async(&record));
+            while appended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                 waited += 1;
                 std::thread::yield_now();
             }
         }
         assert!(asks.clones.load(Ordering::Relaxed) >= 20);
         assert!(asks.drops.load(Ordering::Relaxed) >= 20);
-        streams.close().unwrap();
+        log.close().unwrap();
     });
 }

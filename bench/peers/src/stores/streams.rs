@@ -21,7 +21,7 @@ struct Log {
 
 pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Store>> {
     let streams = Streams::open(path, Options::new())?;
-    let missing: Vec<u64> = (streams.reader().count()? as u64..u64::from(setup.lanes)).collect();
+    let missing: Vec<u64> = (streams.stats().streams..u64::from(setup.lanes)).collect();
     for some in missing.chunks(CREATE) {
         let mut batch = Batch::new();
         some.iter().for_each(|&stream| {

@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::words::{Bounds, Record, Usage};
 
 /// Reads durable records of streams. Cheap to clone. In the process that writes, `bounds`, `note`,
-/// `count`, `ids` and `usage` include changes that are not durable yet.
+/// `ids` and `usage` include changes that are not durable yet.
 ///
 /// [`Streams::reader`](crate::Streams::reader) reads streams that this process writes.
 /// [`StreamsReader::open`] reads beside a writer in another process, or without a writer; it writes
@@ -100,7 +100,7 @@ impl StreamsReader {
     /// Where a stream begins and ends.
     ///
     /// # Errors
-    /// [`Error::NoStream`]; those of [`StreamsReader::count`].
+    /// [`Error::NoStream`]; those of [`StreamsReader::ids`].
     pub fn bounds(&self, stream: u64) -> Result<Bounds> {
         self.source.bounds(stream)
     }
@@ -123,19 +123,11 @@ impl StreamsReader {
         self.source.with(|state| state.stream(stream).map(|found| found.note().to_vec()))?
     }
 
-    /// How many streams there are.
+    /// The ids of the streams above `after`, in order, at most `count_max`.
     ///
     /// # Errors
     /// A reader from [`StreamsReader::open`] first reads what is new in the log: [`Error::Newer`],
     /// [`Error::Contradiction`]; those of [`inkstone::Cursor::next`].
-    pub fn count(&self) -> Result<usize> {
-        self.source.with(|state| state.count())
-    }
-
-    /// The ids of the streams above `after`, in order, at most `count_max`.
-    ///
-    /// # Errors
-    /// As [`StreamsReader::count`].
     pub fn ids(&self, after: Option<u64>, count_max: usize) -> Result<Vec<u64>> {
         self.source
             .with(|state| state.streams_after(after).take(count_max).map(|(id, _)| id).collect())
@@ -144,7 +136,7 @@ impl StreamsReader {
     /// What each stream and each section takes, all as of one record of the log.
     ///
     /// # Errors
-    /// As [`StreamsReader::count`].
+    /// As [`StreamsReader::ids`].
     pub fn usage(&self) -> Result<Usage> {
         self.source.with(State::usage)
     }
