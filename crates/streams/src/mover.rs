@@ -121,7 +121,7 @@ impl Mover {
     /// do. [`Stats`](crate::Stats) has the error of the last step.
     pub(crate) fn move_some(&self) -> Result<bool> {
         let moved = self.step();
-        self.shared.order()?.not_moved = moved.as_ref().err().cloned();
+        self.shared.order()?.moved.not_moved = moved.as_ref().err().cloned();
         moved
     }
 
@@ -184,7 +184,7 @@ impl Mover {
             && let Err(error) = self.pay_all()
             && let Ok(mut order) = self.shared.order()
         {
-            (order.not_moved, order.owed_bytes) = (Some(error), 0);
+            (order.moved.not_moved, order.owed_bytes) = (Some(error), 0);
         }
     }
 
@@ -292,15 +292,15 @@ fn append_moved<'log>(
         if out.is_empty() { Err(Error::Empty) } else { Ok((from, moved_bytes, lost)) }
     };
     let then = |order: &mut Order, to: Lsn, (from, bytes, lost): &mut (HashMap<_, _>, u64, u64)| {
-        order.moved_records += from.len() as u64;
-        order.moved_bytes += *bytes;
-        order.lost_records += *lost;
+        order.moved.moved_records += from.len() as u64;
+        order.moved.moved_bytes += *bytes;
+        order.moved.lost_records += *lost;
         order.owed_bytes = order.owed_bytes.saturating_sub(*bytes);
         order.moving.forget(durable);
         order.moving.to.insert(to, std::mem::take(from));
     };
-    match shared.try_append_moved(encode, then, effect) {
+    match shared.try_append(Whose::Mover, |_| effect, encode, then) {
         Err(Error::Empty) => Ok(None),
-        appended => appended.map(|appended| Some(appended.append)),
+        appended => appended.map(|(append, _)| Some(append)),
     }
 }

@@ -5,15 +5,16 @@
 
 use std::fmt;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory};
+use inkstone::{AnyDirectory, Append, Log, Lsn};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::house::due::Whose;
 use crate::house::kept::Effect;
 use crate::mover::{self, Mover};
 use crate::options::Options;
@@ -25,7 +26,7 @@ use crate::state::replay::Of;
 use crate::stats::Stats;
 use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
 use crate::words::Bounds;
-use crate::writer::{Appended, Shared};
+use crate::writer::Shared;
 
 /// Many streams in one log, open for writing. A directory has one writer at a time. Share the value
 /// between threads by a reference or an [`Arc`]. Changes are made in the order of the calls, and
@@ -59,9 +60,7 @@ impl Streams {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let options = options.settled()?;
         let path = path.as_ref();
-        let log = Log::open(path, options.log.clone())?;
-        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Self::opened(log, AnyDirectory::new(directory), options)
+        Self::opened(Log::open(path, options.log.clone())?, path.into(), options)
     }
 
     /// Opens the streams in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -74,21 +73,24 @@ impl Streams {
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         let options = options.settled()?;
         let directory = directory.into();
-        let log = Log::open_in(directory.clone(), options.log.clone())?;
-        Self::opened(log, directory, options)
+        let path = directory.path().to_path_buf();
+        Self::opened(Log::open_in(directory, options.log.clone())?, path, options)
     }
 
-    fn opened(log: Log, directory: AnyDirectory, options: Options) -> Result<Self> {
-        refuse_lost(&log, directory.path())?;
+    fn opened(log: Log, path: PathBuf, options: Options) -> Result<Self> {
+        // Appends, truncations and removals of any stream may be lost with the records.
+        if let Some(lost_to) = log.recovery().lost_to {
+            return Err(Error::Lost { path, lost_to });
+        }
         let (first, last) = (log.first(), log.last());
         let is_new = last < first;
         let (state, read) = if is_new {
             (State::unknown(), (first, 0))
         } else {
-            let made = Of(directory.path()).replay(&log.reader(), first, last)?;
+            let made = Of(&path).replay(&log.reader(), first, last)?;
             (made.state, (made.table_begin, made.bytes))
         };
-        let shared = Arc::new(Shared::new(log, directory, options, state, read));
+        let shared = Arc::new(Shared::new(log, path, options, state, read));
         let mover = Arc::new(Mover::new(&shared));
         let streams = Self { shared, mover, thread: Mutex::default() };
         if is_new {
@@ -123,7 +125,8 @@ impl Streams {
             Change::TableEnd {}.put(out);
             Ok(())
         };
-        self.shared.try_append(encode, |_| Effect::Any)?.append.wait()?;
+        let effect = |_: &State| Effect::Any;
+        self.shared.try_append(Whose::Appender, effect, encode, |_, _, _| {})?.0.wait()?;
         Ok(())
     }
 
@@ -250,7 +253,8 @@ impl Streams {
             tries.bytes = out.len();
             numbers
         };
-        self.shared.try_append(encode, effect).map(Written::new)
+        let appended = self.shared.try_append(Whose::Appender, effect, encode, |_, _, _| {});
+        appended.map(|(append, numbers)| Written { append, numbers })
     }
 
     /// Waits until a batch that had this error would find room. On a full disk one that only makes
@@ -358,12 +362,10 @@ impl Streams {
             table_bytes: order.keeper.table_bytes(&order.state),
             log_bytes: sections.log_bytes,
             sections: sections.len() as u64,
-            moved_records: order.moved_records,
-            moved_bytes: order.moved_bytes,
-            lost_records: order.lost_records,
             housekeeping_bytes: order.keeper.bytes,
             front_live_bytes: sections.front().map_or(0, |front| front.live_bytes),
-            not_moved: order.not_moved.clone().or_else(|| order.not_kept.clone()),
+            not_moved: order.moved.not_moved.clone().or_else(|| order.not_kept.clone()),
+            ..order.moved
         }
     }
 
@@ -456,12 +458,6 @@ impl Tries {
     }
 }
 
-/// Appends, truncations and removals of any stream may be lost with the records.
-fn refuse_lost(log: &Log, path: &Path) -> Result<()> {
-    let Some(lost_to) = log.recovery().lost_to else { return Ok(()) };
-    Err(Error::Lost { path: path.into(), lost_to })
-}
-
 impl Drop for Streams {
     fn drop(&mut self) {
         let _ = self.shared.log.close();
@@ -478,10 +474,6 @@ pub struct Written<'log> {
 }
 
 impl<'log> Written<'log> {
-    fn new(appended: Appended<'log, Vec<u64>>) -> Self {
-        Self { append: appended.append, numbers: appended.what }
-    }
-
     /// The record of the log that has the changes.
     #[doc(hidden)]
     pub fn lsn(&self) -> Lsn {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use inkstone::{AnyDirectory, Append, DurableAt, Log, Lsn, Reader};
+use inkstone::{Append, DurableAt, Log, Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
@@ -24,6 +24,7 @@ use crate::options::Options;
 use crate::record::page::Cache;
 use crate::record::{RESERVE_BYTES, changes};
 use crate::state::{FRAME_BYTES, Located, State};
+use crate::stats::Stats;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
 use crate::words::NOTE_BYTES_MAX;
 
@@ -37,7 +38,6 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) reader: Reader,
     pub(crate) path: PathBuf,
-    directory: AnyDirectory,
     pub(crate) options: Options,
     pub(crate) cache: Mutex<Cache>,
     order: Mutex<Order>,
@@ -56,13 +56,11 @@ pub(crate) struct Order {
     pub(crate) is_closing: bool,
     /// Why the mover has ended, if nobody asked for that.
     pub(crate) mover_ended: Option<Error>,
-    /// Why the mover's last step failed.
-    pub(crate) not_moved: Option<Error>,
+    /// What the mover has done, and why its last step failed. What the streams are now is added
+    /// when somebody asks.
+    pub(crate) moved: Stats,
     /// Why the last step of housekeeping failed; a lack of buffer space is no failure.
     pub(crate) not_kept: Option<Error>,
-    pub(crate) moved_records: u64,
-    pub(crate) moved_bytes: u64,
-    pub(crate) lost_records: u64,
     /// How many bytes are to be moved by those who append.
     pub(crate) owed_bytes: u64,
     pen: Pen,
@@ -91,17 +89,10 @@ impl Moving {
     }
 }
 
-/// A record that was appended.
-pub(crate) struct Appended<'log, T> {
-    pub(crate) append: Append<'log>,
-    /// What its encoding returned.
-    pub(crate) what: T,
-}
-
 impl Shared {
     pub(crate) fn new(
         log: Log,
-        directory: AnyDirectory,
+        path: PathBuf,
         options: Options,
         state: State,
         read: (Lsn, u64),
@@ -114,28 +105,22 @@ impl Shared {
             marks: Marks::default(),
             is_closing: false,
             mover_ended: None,
-            not_moved: None,
+            moved: Stats::default(),
             not_kept: None,
-            moved_records: 0,
-            moved_bytes: 0,
-            lost_records: 0,
             owed_bytes: 0,
             pen: Pen::new(&log, options.section_bytes),
             body: Vec::new(),
         };
         let cache = Mutex::new(Cache::new(options.cache_bytes));
         let (reader, order) = (log.reader(), Mutex::new(order));
-        let path = directory.path().to_path_buf();
         let (owes, bell) = (AtomicBool::new(false), Condvar::new());
-        Self { log, reader, path, directory, options, cache, order, owes, bell }
+        Self { log, reader, path, options, cache, order, owes, bell }
     }
 
     /// The lock of the writer, for a call of the user. Refused in a forked child, since a thread of
     /// the parent may have held the lock.
     pub(crate) fn order(&self) -> Result<MutexGuard<'_, Order>> {
-        if self.is_forked() {
-            return Err(inkstone::Error::Forked { path: self.path.clone() }.into());
-        }
+        self.reader.check_process()?;
         Ok(self.order_here())
     }
 
@@ -154,49 +139,39 @@ impl Shared {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        self.directory.is_forked()
+        self.reader.check_process().is_err()
     }
 
     /// Appends a record of the changes that `encode` writes, if the log has room for it now;
-    /// otherwise returns [`inkstone::Error::Busy`].
+    /// otherwise returns [`inkstone::Error::Busy`]. `then` runs under the same lock, with what
+    /// `encode` returned.
     pub(crate) fn try_append<T>(
         &self,
-        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
+        whose: Whose,
         effect: impl FnOnce(&State) -> Effect,
-    ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, |_, _, _| {}, (PAID_TIMES, effect))
-    }
-
-    /// The same for records that are moved: their mover owes nothing. `then` runs under the same
-    /// lock.
-    pub(crate) fn try_append_moved<T>(
-        &self,
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
-        effect: Effect,
-    ) -> Result<Appended<'_, T>> {
-        self.try_append_owing(encode, then, (0, |_: &State| effect))
-    }
-
-    fn try_append_owing<T>(
-        &self,
-        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
-        then: impl FnOnce(&mut Order, Lsn, &mut T),
-        (paid_times, effect): (u64, impl FnOnce(&State) -> Effect),
-    ) -> Result<Appended<'_, T>> {
+    ) -> Result<(Append<'_>, T)> {
         let mut guard = self.order_to_append()?;
         let order = &mut *guard;
-        let kept_bytes = kept_bytes(&order.state, &self.options, effect(&order.state));
-        let (append, bytes, mut what, woken) = self.append_in_order(order, encode, kept_bytes)?;
+        let Order { state, keeper, pen, body, .. } = order;
+        let kept_bytes = kept_bytes(state, &self.options, effect(state));
+        body.clear();
+        let mut what = encode(state, body)?;
+        let replay_from = keeper.replay_from(state);
+        let mut out = Out { log: &self.log, kept_bytes, pen };
+        let (append, bytes) = out.write(state, body, replay_from)?;
+        let woken = order.make(append.lsn());
         then(order, append.lsn(), &mut what);
-        self.keep_house_after(order, bytes, paid_times);
+        self.keep_house_after(order, bytes, whose);
         drop(guard);
         woken.into_iter().for_each(Waker::wake);
-        Ok(Appended { append, what })
+        Ok((append, what))
     }
 
-    /// What follows each append: steps of housekeeping that are due, and work for the mover.
-    fn keep_house_after(&self, order: &mut Order, bytes: u64, paid_times: u64) {
+    /// What follows each append: steps of housekeeping that are due, and work for the mover. Who
+    /// moves owes nothing.
+    fn keep_house_after(&self, order: &mut Order, bytes: u64, whose: Whose) {
         for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
             let kept_bytes = kept_bytes(&order.state, &self.options, Effect::Any);
             let kept = self.keep_house(order, kept_bytes);
@@ -215,29 +190,11 @@ impl Shared {
             self.bell.notify_one();
         }
         if order.work(&self.options, Whose::Appender).is_some() {
-            order.owed_bytes += (bytes + FRAME_BYTES) * paid_times;
+            if whose == Whose::Appender {
+                order.owed_bytes += (bytes + FRAME_BYTES) * PAID_TIMES;
+            }
             self.owes.store(order.owed_bytes > 0, Ordering::Relaxed);
         }
-    }
-
-    fn append_in_order<T>(
-        &self,
-        order: &mut Order,
-        encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
-        kept_bytes: u64,
-    ) -> Result<(Append<'_>, u64, T, Vec<Waker>)> {
-        let mut body = std::mem::take(&mut order.body);
-        body.clear();
-        let appended = encode(&order.state, &mut body).and_then(|what| {
-            let replay_from = order.keeper.replay_from(&order.state);
-            let mut out = Out { log: &self.log, kept_bytes, pen: &mut order.pen };
-            let (append, bytes) = out.write(&mut order.state, &body, replay_from)?;
-            let woken = order.make(&body, append.lsn());
-            Ok((append, bytes, what, woken))
-        });
-        body.shrink_to(BODY_BYTES_KEPT);
-        order.body = body;
-        appended
     }
 
     /// Makes all steps that are owed, and makes them durable. Stops where not even empty buffers
@@ -342,13 +299,15 @@ impl Order {
     }
 
     /// Makes the changes of a record that was appended; returns the wakers of its followers.
-    fn make(&mut self, body: &[u8], lsn: Lsn) -> Vec<Waker> {
+    fn make(&mut self, lsn: Lsn) -> Vec<Waker> {
+        let Self { state, marks, body, .. } = self;
         let mut woken = Vec::new();
         for change in changes(body) {
             let change = change.expect("it was just encoded");
-            self.state.apply(&change, lsn).expect("it was checked before it was appended");
-            self.marks.note(&change, &self.state, lsn, &mut woken);
+            state.apply(&change, lsn).expect("it was checked before it was appended");
+            marks.note(&change, state, lsn, &mut woken);
         }
+        body.shrink_to(BODY_BYTES_KEPT);
         woken
     }
 }
