@@ -47,17 +47,10 @@ pub(crate) fn free(shared: &Shared, front: Lsn) -> Result<()> {
     Ok(())
 }
 
-/// What is due now.
-fn work(shared: &Shared, whose: Whose) -> Result<Option<Work>> {
-    let mut order = shared.order()?;
-    let order = &mut *order;
-    order.keeper.settle(&mut order.state, shared.log.durable());
-    Ok(order.work(&shared.options, whose))
-}
-
 /// Frees the front of the log as far as nothing there lives, and moves nothing.
 pub(crate) fn give_back(shared: &Shared) -> Result<()> {
-    match work(shared, Whose::Mover)? {
+    let work = shared.work(&mut *shared.order()?, Whose::Mover);
+    match work {
         Some(Work::GiveBack(front)) => free(shared, front),
         Some(Work::Empty(_)) | None => Ok(()),
     }
@@ -97,10 +90,7 @@ impl Mover {
                 if order.is_closing {
                     return;
                 }
-                let durable = shared.log.durable();
-                let order_now = &mut *order;
-                order_now.keeper.settle(&mut order_now.state, durable);
-                if order.work(&shared.options, Whose::Mover).is_some() {
+                if shared.work(&mut order, Whose::Mover).is_some() {
                     break;
                 }
                 order = wait(&shared.bell, order);
@@ -126,7 +116,8 @@ impl Mover {
     }
 
     fn step(&self) -> Result<bool> {
-        let Some(work) = work(&self.shared, Whose::Mover)? else { return Ok(false) };
+        let work = self.shared.work(&mut *self.shared.order()?, Whose::Mover);
+        let Some(work) = work else { return Ok(false) };
         if let Some(append) = self.do_some(work, Whose::Mover)? {
             append.wait()?;
         }
@@ -191,12 +182,9 @@ impl Mover {
     fn pay_all(&self) -> Result<()> {
         let shared = &*self.shared;
         loop {
-            let durable = shared.log.durable();
             let work = {
                 let mut order = shared.order()?;
-                let order = &mut *order;
-                order.keeper.settle(&mut order.state, durable);
-                let work = order.work(&shared.options, Whose::Appender);
+                let work = shared.work(&mut order, Whose::Appender);
                 if work.is_none() {
                     order.owed_bytes = 0;
                 }

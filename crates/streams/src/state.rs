@@ -88,9 +88,10 @@ impl Stream {
 }
 
 /// How far an opening has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Table {
     /// No table has begun.
+    #[default]
     NotBegun,
     /// A table has begun.
     Begun,
@@ -125,8 +126,8 @@ struct Partial {
     to: u64,
 }
 
-/// The streams and the sections.
-#[derive(Debug)]
+/// The streams and the sections. By default none is known, as at the start of an opening.
+#[derive(Debug, Default)]
 pub(crate) struct State {
     streams: IdMap<Stream>,
     /// The ids in order, for tables and for [`StreamsReader::ids`](crate::StreamsReader::ids).
@@ -144,23 +145,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// No stream is known, as at the start of an opening.
-    pub(crate) fn unknown() -> Self {
-        Self {
-            streams: IdMap::default(),
-            ids: BTreeSet::new(),
-            sections: Sections::default(),
-            note_bytes: 0,
-            uncounted: 0,
-            table: Table::NotBegun,
-            partial: None,
-            salvaged: None,
-        }
-    }
-
-    /// The same, for a log of which records are lost (`state/salvaged.rs`).
+    /// As at the start of an opening of a log of which records are lost (`state/salvaged.rs`).
     pub(crate) fn salvaged() -> Self {
-        Self { salvaged: Some(Box::default()), ..Self::unknown() }
+        Self { salvaged: Some(Box::default()), ..Self::default() }
     }
 
     /// The next table counts, also if the last one was complete.
@@ -621,7 +608,7 @@ mod tests {
         let late = [&piece(3, 4), &row(4), &begin, &piece(0, 9), &moved, &row(9), &end];
         let short = [&begin, &piece(0, 2), &row(2), &moved, &end];
         for changes in [&whole[..], &again, &before, &late, &short] {
-            let mut state = State::unknown();
+            let mut state = State::default();
             state.enter(9, Lsn::new(9), 1).unwrap();
             changes.iter().for_each(|change| state.apply(change, Lsn::new(9)).unwrap());
             let mut expected = runs(4..10);
@@ -629,7 +616,7 @@ mod tests {
             assert_eq!(state.stream(1).unwrap().runs.as_slice(), expected, "{changes:?}");
         }
         for wrong in [piece(3, 4), row(4)] {
-            let mut state = State::unknown();
+            let mut state = State::default();
             state.enter(9, Lsn::new(9), 1).unwrap();
             state.apply(&begin, Lsn::new(9)).unwrap();
             state.apply(&wrong, Lsn::new(9)).unwrap_err();
@@ -658,7 +645,7 @@ mod tests {
             Change::Sealed { sealed: sealed(9) },
             Change::TableSection { sealed: sealed(u32::MAX) },
         ] {
-            let mut state = State::unknown();
+            let mut state = State::default();
             state.enter(9, Lsn::new(9), 1).unwrap();
             state.apply(&change, Lsn::new(9)).unwrap_err();
         }

@@ -82,15 +82,9 @@ impl Streams {
         if let Some(lost_to) = log.recovery().lost_to {
             return Err(Error::Lost { path, lost_to });
         }
-        let (first, last) = (log.first(), log.last());
-        let is_new = last < first;
-        let (state, read) = if is_new {
-            (State::unknown(), (first, 0))
-        } else {
-            let made = Of(&path).replay(&log.reader(), first, last)?;
-            (made.state, (made.table_begin, made.bytes))
-        };
-        let shared = Arc::new(Shared::new(log, path, options, state, read));
+        let (made, last) = Of(&path).replay(&log.reader())?;
+        let (is_new, read_bytes) = (last < log.first(), made.bytes);
+        let shared = Arc::new(Shared::new(log, path, options, made));
         let mover = Arc::new(Mover::new(&shared));
         let streams = Self { shared, mover, thread: Mutex::default() };
         if is_new {
@@ -98,7 +92,7 @@ impl Streams {
         } else if !streams.shared.options.is_alone {
             // Half a directory or half a table counts for nothing at the next opening: programs
             // that append little in each of many would begin them anew for ever.
-            if read.1 > 2 * streams.shared.options.section_bytes {
+            if read_bytes > 2 * streams.shared.options.section_bytes {
                 only_poison(streams.shared.keep_house_now())?;
             }
             // Programs that end soon may never let their mover run. It tries again what fails here.

@@ -23,6 +23,7 @@ use crate::house::out::{Out, Pen};
 use crate::options::Options;
 use crate::record::page::Cache;
 use crate::record::{RESERVE_BYTES, changes};
+use crate::state::replay::Replayed;
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock};
@@ -90,16 +91,10 @@ impl Moving {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        log: Log,
-        path: PathBuf,
-        options: Options,
-        state: State,
-        read: (Lsn, u64),
-    ) -> Self {
-        let keeper = Keeper::new(&state, read, &options);
+    pub(crate) fn new(log: Log, path: PathBuf, options: Options, made: Replayed) -> Self {
+        let keeper = Keeper::new(&made, &options);
         let order = Order {
-            state,
+            state: made.state,
             keeper,
             moving: Moving::default(),
             marks: Marks::default(),
@@ -197,6 +192,12 @@ impl Shared {
         }
     }
 
+    /// The work that is due now, with what is durable by now.
+    pub(crate) fn work(&self, order: &mut Order, whose: Whose) -> Option<Work> {
+        order.keeper.settle(&mut order.state, self.log.durable());
+        order.work(&self.options, whose)
+    }
+
     /// Makes all steps that are owed, and makes them durable. Stops where not even empty buffers
     /// have room for one.
     ///
@@ -292,7 +293,7 @@ impl Shared {
 
 impl Order {
     /// The work that is due.
-    pub(crate) fn work(&self, options: &Options, whose: Whose) -> Option<Work> {
+    fn work(&self, options: &Options, whose: Whose) -> Option<Work> {
         let replay_from = self.keeper.replay_from(&self.state);
         let table_bytes = self.keeper.table_bytes(&self.state);
         due(&self.state, (replay_from, table_bytes), options, whose)

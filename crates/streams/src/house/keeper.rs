@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::record::bytes::NUMBER_BYTES_MAX;
 use crate::record::page::PageMaker;
 use crate::record::{Change, DirectoryAt, Magic, PageAt, Sealed};
+use crate::state::replay::Replayed;
 use crate::state::section::Directory;
 use crate::state::{State, Stream};
 use crate::words::NOTE_BYTES_MAX;
@@ -92,30 +93,23 @@ struct Sealer {
 }
 
 impl Keeper {
-    /// Continues after an opening that read so many bytes, and whose table began at `table_begin`.
-    pub(crate) fn new(
-        state: &State,
-        (table_begin, read_bytes): (Lsn, u64),
-        options: &Options,
-    ) -> Self {
+    /// Continues after an opening.
+    pub(crate) fn new(made: &Replayed, options: &Options) -> Self {
         let (step_bytes, limit_bytes) = (options.step_bytes(), options.log.largest_record_bytes());
-        let sections = state.sections.iter_from(0);
-        let unwritten = sections
-            .filter(|section| !section.directory.is_written())
-            .map(|section| section.number)
-            .next();
+        let mut sections = made.state.sections.iter_from(0);
+        let unwritten = sections.find(|section| !section.directory.is_written());
         Self {
             step_bytes,
             page_bytes: options.page_bytes(),
             piece_bytes: (step_bytes as usize / 8).min(limit_bytes / 8),
             piece_bytes_max: (limit_bytes / 2).saturating_sub(ROW_BYTES_MAX).max(limit_bytes / 8),
-            owed_bytes: read_bytes,
-            table_begin,
+            owed_bytes: made.bytes,
+            table_begin: made.table_begin,
             table: None,
             table_bytes: (0, 0),
-            since_table_bytes: read_bytes,
+            since_table_bytes: made.bytes,
             section_bytes: options.section_bytes,
-            unwritten: unwritten.unwrap_or(0),
+            unwritten: unwritten.map_or(0, |section| section.number),
             sealer: None,
             settling: VecDeque::new(),
             bytes: 0,
@@ -407,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_runs_of_a_stream_that_is_cut_while_they_are_written_begin_anew() {
-        let mut state = State::unknown();
+        let mut state = State::default();
         for (section, number) in (1..=150).zip(0..) {
             state.enter(section, Lsn::new(number + 1), 1).unwrap();
             let made = match number {

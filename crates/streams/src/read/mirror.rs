@@ -38,22 +38,15 @@ struct Image {
 }
 
 impl Image {
-    fn new(log: &Reader, of: Of<'_>) -> Result<Self> {
-        let (first, last) = (log.first(), log.durable());
-        if last < first {
-            // The writer has just begun, and the log is empty.
-            return Ok(Self { made: Replayed::nothing(), cursor: log.from(first) });
-        }
-        let made = of.replay(log, first, last)?;
-        Ok(Self { made, cursor: log.from(last.next().unwrap_or(last)) })
-    }
-
     /// An image of the log as it is now, also while the writer frees its front.
     fn begin(log: &Reader, of: Of<'_>) -> Result<Self> {
         loop {
-            match Self::new(log, of) {
+            match of.replay(log) {
                 Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
-                other => return other,
+                replayed => {
+                    let (made, last) = replayed?;
+                    return Ok(Self { made, cursor: log.from(last.next().unwrap_or(last)) });
+                }
             }
         }
     }

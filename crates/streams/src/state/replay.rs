@@ -15,7 +15,7 @@ use crate::record::{Change, Flaw, Head, decode};
 use crate::state::{FRAME_BYTES, State};
 
 /// The result of a replay.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Replayed {
     pub(crate) state: State,
     /// Where the last complete table begins.
@@ -24,13 +24,6 @@ pub(crate) struct Replayed {
     begun: Option<Lsn>,
     /// The bytes of the records that were read.
     pub(crate) bytes: u64,
-}
-
-impl Replayed {
-    /// The state before the first record of a log.
-    pub(crate) fn nothing() -> Self {
-        Self { state: State::unknown(), table_begin: Lsn::ZERO, begun: None, bytes: 0 }
-    }
 }
 
 /// The directory of a log, for errors about its records.
@@ -71,13 +64,18 @@ impl Of<'_> {
         if lost_to >= replay_from {
             return Ok((first, State::salvaged()));
         }
-        Ok((replay_from, State::unknown()))
+        Ok((replay_from, State::default()))
     }
 
-    /// Reads the log up to the record `last`.
-    pub(crate) fn replay(self, reader: &Reader, first: Lsn, last: Lsn) -> Result<Replayed> {
+    /// Reads the log up to its last durable record, which is also returned; the one before its
+    /// first if there is none.
+    pub(crate) fn replay(self, reader: &Reader) -> Result<(Replayed, Lsn)> {
+        let (first, last) = (reader.first(), reader.durable());
+        if last < first {
+            return Ok((Replayed { table_begin: first, ..Replayed::default() }, last));
+        }
         let (from, state) = self.begin(reader, first, last)?;
-        let mut made = Replayed { state, ..Replayed::nothing() };
+        let mut made = Replayed { state, ..Replayed::default() };
         let mut cursor = reader.from(from);
         while cursor.next_lsn() <= last {
             let durable = cursor.durable();
@@ -93,7 +91,7 @@ impl Of<'_> {
             }
         }
         made.state.finish(first).map_err(|why| self.contradiction(last, why))?;
-        Ok(made)
+        Ok((made, last))
     }
 
     /// Takes the next record. After an error `made` may be half changed: drop it.
