@@ -1,11 +1,11 @@
 //! One damaged record costs one record: its section is emptied all the same, and a page of a
-//! directory is made again.
+//! directory is made again. A wrong page is detected, and no reader gets a wrong record by it.
 
 use std::sync::Arc;
 
 use inkstone::inspect::verify_in;
 use inkstone::system::seam::{File, OpenFile};
-use inkstone::{Directory, Lsn, Reader};
+use inkstone::{Directory, Log, LogKind, Lsn, Reader};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
 
@@ -87,17 +87,19 @@ fn assert_all(reader: &StreamsReader) {
     }
 }
 
-/// After the head's two numbers, each of one byte or two, comes the kind of the first change.
-fn is_page(record: &[u8]) -> bool {
+/// Where a record has a page of a directory: after the head's two numbers, each of one byte or two,
+/// comes the kind of the first change.
+fn page_at(record: &[u8]) -> Option<usize> {
     let number_end =
         |from: usize| from + 1 + record[from..].iter().position(|b| *b < 0x80).unwrap();
-    record[number_end(number_end(1))] == PAGE
+    let at = number_end(number_end(1));
+    (record[at] == PAGE).then_some(at)
 }
 
 #[test]
 fn a_page_that_is_damaged_is_made_again_from_its_section() {
     let directory = made();
-    let pages = records(&directory, is_page);
+    let pages = records(&directory, |record| page_at(record).is_some());
     assert!(pages.len() >= 2, "{}", pages.len());
     pages.iter().take(2).for_each(|page| damage(&directory, page));
     assert_all(&StreamsReader::open_in(Arc::clone(&directory), &options(2)).unwrap());
@@ -156,5 +158,87 @@ fn a_damaged_record_is_lost_and_named_and_the_rest_is_moved() {
                 .flat_map(|stream| stream.lost.iter().map(|lost| (stream.stream, lost.clone())));
             assert_eq!(lost.collect::<Vec<_>>(), [(2, 3..4)]);
         }
+    }
+}
+
+const FORGED_ROUNDS: u64 = 150;
+
+fn long_text(stream: u64, number: u64) -> Vec<u8> {
+    let bytes = if number == 20 { 17_000 } else { number % 50 };
+    format!("{stream}/{number}:{}", "x".repeat(bytes as usize)).into()
+}
+
+/// All records of a log with three streams and some pages of directories.
+fn sound() -> Vec<Vec<u8>> {
+    let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/log"));
+    let streams = open(&directory, 1000);
+    (1..=3).for_each(|stream| drop(streams.create(stream, 1).unwrap()));
+    for number in 1..=FORGED_ROUNDS {
+        (1..=3)
+            .for_each(|stream| drop(streams.append(stream, &long_text(stream, number)).unwrap()));
+        // A directory ends when its pages are durable.
+        streams.sync().unwrap();
+    }
+    streams.close().unwrap();
+    records(&directory, |_| true)
+}
+
+/// Whether all of these records can be read; an error if one has changed.
+fn read(records: &[Vec<u8>]) -> Result<(), Error> {
+    let directory = Arc::new(SimDisk::new(2, DiskOptions::default()).directory("/log"));
+    let of_streams = options(2).log_options().clone().kind(LogKind::STREAMS);
+    let log = Log::open_in(Arc::clone(&directory), of_streams).unwrap();
+    records.iter().for_each(|record| drop(log.append(record).unwrap()));
+    log.close().unwrap();
+    let reader = StreamsReader::open_in(directory, &options(2))?;
+    let mut told = Ok(());
+    for stream in 1..=3 {
+        for number in (1..=FORGED_ROUNDS).step_by(7) {
+            match reader.get(stream, number) {
+                Ok(bytes) => assert_eq!(bytes, long_text(stream, number), "{stream}/{number}"),
+                Err(error) => told = Err(error),
+            }
+        }
+        for record in reader.records(stream, 1) {
+            match record {
+                Ok(record) => assert_eq!(record.bytes, long_text(stream, record.number)),
+                Err(error) => told = Err(error),
+            }
+        }
+    }
+    told
+}
+
+fn every_bit_of_a_page_that_is_wrong_is_told() {
+    let records = sound();
+    read(&records).unwrap();
+    let pages = (0..records.len()).filter_map(|at| Some((at, page_at(&records[at])?)));
+    let pages: Vec<_> = pages.collect();
+    assert!(pages.len() > 3, "{}", pages.len());
+    for (at, page) in pages.into_iter().take(2) {
+        for bit in (page + 1) * 8..records[at].len() * 8 {
+            let mut records = records.clone();
+            records[at][bit / 8] ^= 1 << (bit % 8);
+            let told = read(&records).expect_err(&format!("bit {bit} of record {at}"));
+            let is_told = matches!(told, Error::Contradiction { .. } | Error::Newer { .. });
+            assert!(is_told, "bit {bit}: {told}");
+        }
+    }
+}
+
+#[test]
+fn no_bit_of_a_directory_is_believed() {
+    every_bit_of_a_page_that_is_wrong_is_told();
+}
+
+#[cfg(inkstone_mistakes)]
+mod mistaken {
+    use inkstone_streams::mistake::{Mistake, set};
+
+    #[test]
+    #[should_panic(expected = "assertion")]
+    fn a_directory_that_is_believed() {
+        set(Some(Mistake::DirectoryBelieved));
+        super::every_bit_of_a_page_that_is_wrong_is_told();
     }
 }

@@ -1,5 +1,5 @@
 //! The walks catch these mutations, and the same histories are sound without them. The explorer
-//! (`proof/explore`) and `forged.rs` of the streams catch others.
+//! (`proof/explore`) and `damaged.rs` of the streams catch others.
 //!
 //! *Owns*: which mutations, and counting states. *May not touch*: what one does
 //! (`proof/mistakes/`).
