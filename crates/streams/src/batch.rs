@@ -1,15 +1,14 @@
 //! A batch: changes of streams that are made together or not at all.
 //!
-//! *Owns*: the changes as the caller gives them, and their order. *May not touch*: what they mean
-//! (`state.rs`), the log.
+//! *Owns*: the changes as the caller gives them, their order, and the bounds of streams behind each
+//! of them. *May not touch*: what they mean (`state.rs`), the state, the log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::house::kept::Effect;
 use crate::record::{Change, RESERVE_BYTES, put_append_head};
-use crate::state::State;
-use crate::state::ahead::Ahead;
+use crate::state::{State, made};
 use crate::words::{Bounds, NOTE_BYTES_MAX};
 
 /// Changes of any number of streams, made as one record of the log: after a crash all of them are
@@ -207,5 +206,55 @@ impl<'a> Batch<'a> {
             }
         }
         Ok(numbers)
+    }
+}
+
+/// The bounds of streams as they will be after the changes of a batch.
+#[derive(Debug)]
+struct Ahead<'a> {
+    state: &'a State,
+    /// The stream that was changed last: most batches have one.
+    last: Option<(u64, Option<Bounds>)>,
+    /// The others.
+    changed: BTreeMap<u64, Option<Bounds>>,
+}
+
+impl<'a> Ahead<'a> {
+    fn new(state: &'a State) -> Self {
+        Self { state, last: None, changed: BTreeMap::new() }
+    }
+
+    fn bounds(&self, stream: u64) -> Result<Bounds> {
+        let last = self.last.as_ref().filter(|(last, _)| *last == stream).map(|(_, bounds)| bounds);
+        match last.or_else(|| self.changed.get(&stream)) {
+            Some(bounds) => bounds.ok_or(Error::NoStream { stream }),
+            None => self.state.bounds(stream),
+        }
+    }
+
+    /// Before the creation of a second stream: the owner of the first one may have freed its front
+    /// without a record, and an opening takes that for a truncation only in a log with one stream.
+    fn put_where_the_first_begins(&self, out: &mut Vec<u8>) {
+        let mut all = self.state.streams_after(None);
+        if let (Some((stream, _)), None) = (all.next(), all.next())
+            && let Ok(Bounds { first, .. }) = self.bounds(stream)
+        {
+            Change::TruncateBefore { stream, first }.put(out);
+        }
+    }
+
+    /// Makes a change of a stream, if it may be made.
+    fn make(&mut self, change: &Change<'_>) -> Result<()> {
+        let Some(stream) = change.stream() else { return Ok(()) };
+        let after = match (change, self.bounds(stream)) {
+            (Change::Create { first, .. }, Err(_)) => Some(Bounds { first: *first, next: *first }),
+            (_, before) => made(stream, before?, change)?,
+        };
+        if let Some((before, bounds)) = self.last.replace((stream, after))
+            && before != stream
+        {
+            self.changed.insert(before, bounds);
+        }
+        Ok(())
     }
 }

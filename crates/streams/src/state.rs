@@ -8,7 +8,6 @@
 //! each piece of it is true at its place in the log. Until the end of the table, an opening skips
 //! the changes of unknown streams, since a later piece has the stream.
 
-pub(crate) mod ahead;
 pub(crate) mod replay;
 pub(crate) mod runs;
 mod salvaged;
@@ -520,7 +519,7 @@ impl State {
                 return Err(lost(number + 1));
             }
             None => Located::Page {
-                written: section.directory.written(),
+                written: section.directory.written().cloned().unwrap_or_default(),
                 section: section.number,
                 lsns: section.first..section.end().unwrap_or(section.first),
                 run_end,
@@ -543,7 +542,7 @@ fn unknown(is_known: bool, stream: u64) -> std::result::Result<(), Broken> {
 }
 
 /// The bounds of a stream after a change; `None` if it is gone then.
-fn made(stream: u64, before: Bounds, change: &Change<'_>) -> Result<Option<Bounds>> {
+pub(crate) fn made(stream: u64, before: Bounds, change: &Change<'_>) -> Result<Option<Bounds>> {
     let Bounds { first, next } = before;
     let within = |to: u64, number: u64| match to {
         to if to < first => Err(Error::Truncated { stream, number, first }),

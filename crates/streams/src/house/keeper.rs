@@ -22,7 +22,7 @@ use crate::record::bytes::NUMBER_BYTES_MAX;
 use crate::record::page::PageMaker;
 use crate::record::{Change, DirectoryAt, Magic, PageAt, Sealed};
 use crate::state::replay::Replayed;
-use crate::state::section::Directory;
+use crate::state::section::{Directory, Section};
 use crate::state::{State, Stream};
 use crate::words::NOTE_BYTES_MAX;
 
@@ -97,7 +97,7 @@ impl Keeper {
     pub(crate) fn new(made: &Replayed, options: &Options) -> Self {
         let (step_bytes, limit_bytes) = (options.step_bytes(), options.log.largest_record_bytes());
         let mut sections = made.state.sections.iter_from(0);
-        let unwritten = sections.find(|section| !section.directory.is_written());
+        let unwritten = sections.find(|section| section.directory.written().is_none());
         Self {
             step_bytes,
             page_bytes: options.page_bytes(),
@@ -279,16 +279,14 @@ impl Keeper {
             match at.next {
                 TableNext::Sections(from) => {
                     let mut sections = state.sections.iter_from(from);
-                    let Some((section, (end, written))) = sections.find_map(|section| {
-                        written(&section.directory).map(|part| (section, part))
-                    }) else {
-                        at.next = TableNext::Streams(None);
-                        continue;
+                    at.next = match sections.find_map(Section::sealed) {
+                        Some(sealed) => {
+                            let next = sealed.number + 1;
+                            Change::TableSection { sealed }.put(&mut changes);
+                            TableNext::Sections(next)
+                        }
+                        None => TableNext::Streams(None),
                     };
-                    let (number, first, bytes) = (section.number, section.first, section.bytes);
-                    let sealed = Sealed { number, first, end, bytes, written };
-                    Change::TableSection { sealed }.put(&mut changes);
-                    at.next = TableNext::Sections(section.number + 1);
                 }
                 TableNext::Streams(last) => {
                     let mut next = None;
@@ -327,15 +325,6 @@ impl Keeper {
         self.table_begin = table_begin;
         self.table = (!is_complete).then_some(at);
         Ok(())
-    }
-}
-
-fn written(directory: &Directory) -> Option<(Lsn, Arc<DirectoryAt>)> {
-    match directory {
-        Directory::Settling { end, written, .. } | Directory::Written { end, written } => {
-            Some((*end, Arc::clone(written)))
-        }
-        Directory::Growing(_) | Directory::Sealing { .. } => None,
     }
 }
 

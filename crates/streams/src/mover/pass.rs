@@ -10,9 +10,9 @@ use inkstone::Lsn;
 use smallvec::SmallVec;
 
 use crate::error::Result;
-use crate::read::walk::{Walk, is_damaged, read_page};
+use crate::read::walk::{Walk, extract, is_damaged, read_page};
+use crate::record::RESERVE_BYTES;
 use crate::record::page::Page;
-use crate::record::{RESERVE_BYTES, decode};
 use crate::state::cost;
 use crate::state::replay::Of;
 use crate::writer::Shared;
@@ -113,7 +113,8 @@ impl Pass {
             let order = shared.order_here();
             let Some(found) = order.state.sections.get(section) else { return Ok(false) };
             let end = found.end().unwrap_or(found.first);
-            (found.first, end, found.bytes, found.directory.written())
+            let written = found.directory.written().cloned().unwrap_or_default();
+            (found.first, end, found.bytes, written)
         };
         if self.is_rest {
             return Ok(false);
@@ -166,21 +167,8 @@ impl Pass {
             }
             record => record?,
         };
-        // Of two with one number the later one counts.
-        let mut found: Vec<Option<&[u8]>> = vec![None; wanted.len()];
-        let (_, changes) = decode(record, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
-        for change in changes {
-            let change = change.map_err(|flaw| of.flaw(lsn, flaw))?;
-            if let Some((stream, number, bytes)) = change.record()
-                && let Ok(place) = wanted.binary_search(&(lsn, stream, number))
-            {
-                found[place] = Some(bytes);
-            }
-        }
-        for (found, (_, stream, number)) in found.into_iter().zip(wanted.iter().copied()) {
-            let bytes = found.ok_or_else(|| {
-                of.contradiction(lsn, format!("record {number} of stream {stream} is not there"))
-            })?;
+        let found = extract(of, (lsn, record), wanted, |(_, stream, number)| (*stream, *number))?;
+        for (bytes, (_, stream, number)) in found.into_iter().zip(wanted.iter().copied()) {
             self.read.push(Read { lsn, stream, number, bytes: Some(bytes.into()) });
         }
         Ok(())

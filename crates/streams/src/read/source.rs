@@ -12,9 +12,9 @@ use inkstone::{Lsn, Reader};
 use crate::error::{Error, Result};
 use crate::following::{Mark, Marks};
 use crate::read::mirror::Mirror;
-use crate::read::walk::read_page;
+use crate::read::walk::{extract, read_page};
+use crate::record::DirectoryAt;
 use crate::record::page::{Cache, Page};
-use crate::record::{DirectoryAt, decode};
 use crate::state::replay::Of;
 use crate::state::{Located, State};
 use crate::sync::{Mutex, lock};
@@ -176,24 +176,11 @@ impl Source {
         places: &[(u64, Lsn)],
         record: &[u8],
     ) -> Result<Vec<Record>> {
-        let (begin, lsn) = places[0];
-        let (_, changes) = decode(record, lsn).map_err(|flaw| self.of().flaw(lsn, flaw))?;
-        let mut found: Vec<Option<&[u8]>> = vec![None; places.len()];
-        for change in changes {
-            let change = change.map_err(|flaw| self.of().flaw(lsn, flaw))?;
-            if let Some((of, number, bytes)) = change.record()
-                && of == stream
-                && let Some(place) = number.checked_sub(begin)
-                && let Some(slot) = found.get_mut(place as usize)
-            {
-                *slot = Some(bytes);
-            }
-        }
-        let records = found.iter().zip(places).map(|(found, (number, _))| match found {
-            Some(bytes) => Ok(Record { number: *number, bytes: bytes.to_vec() }),
-            None => Err(self.not_there(lsn, stream, *number)),
-        });
-        records.collect()
+        let found = extract(self.of(), (places[0].1, record), places, |at| (stream, at.0))?;
+        let records = found.iter().zip(places);
+        let record =
+            |(bytes, at): (&&[u8], &(u64, Lsn))| Record { number: at.0, bytes: bytes.to_vec() };
+        Ok(records.map(record).collect())
     }
 
     /// No page names the record: in a salvaged log it may be lost.
@@ -207,6 +194,6 @@ impl Source {
     }
 
     pub(crate) fn not_there(&self, lsn: Lsn, stream: u64, number: u64) -> Error {
-        self.of().contradiction(lsn, format!("record {number} of stream {stream} is not there"))
+        self.of().not_there(lsn, (stream, number))
     }
 }

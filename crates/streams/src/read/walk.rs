@@ -71,6 +71,29 @@ pub(crate) fn read_page(
     Ok(Page::of(&places))
 }
 
+/// The bytes of the wanted records in the record of the log that must have them all. They are in the
+/// order of `name`, which says their stream and number.
+pub(crate) fn extract<'a, W>(
+    of: Of<'_>,
+    (lsn, record): (Lsn, &'a [u8]),
+    wanted: &[W],
+    name: impl Fn(&W) -> (u64, u64),
+) -> Result<Vec<&'a [u8]>> {
+    let (_, changes) = decode(record, lsn).map_err(|flaw| of.flaw(lsn, flaw))?;
+    let mut found: Vec<Option<&[u8]>> = vec![None; wanted.len()];
+    for change in changes {
+        let change = change.map_err(|flaw| of.flaw(lsn, flaw))?;
+        // Of two with one number the later one counts.
+        if let Some((stream, number, bytes)) = change.record()
+            && let Ok(place) = wanted.binary_search_by_key(&(stream, number), &name)
+        {
+            found[place] = Some(bytes);
+        }
+    }
+    let found = found.into_iter().zip(wanted);
+    found.map(|(found, wanted)| found.ok_or_else(|| of.not_there(lsn, name(wanted)))).collect()
+}
+
 /// Whether the record itself cannot be read, however often one tries.
 pub(crate) fn is_damaged(error: &Error) -> bool {
     let Error::Log(error) = error else { return false };

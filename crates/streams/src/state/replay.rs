@@ -40,6 +40,11 @@ impl Of<'_> {
         Error::Contradiction { path: self.0.into(), lsn, why: why.to_string() }
     }
 
+    /// The record of the log should have this record of a stream.
+    pub(crate) fn not_there(self, lsn: Lsn, (stream, number): (u64, u64)) -> Error {
+        self.contradiction(lsn, format!("record {number} of stream {stream} is not there"))
+    }
+
     pub(crate) fn flaw(self, lsn: Lsn, flaw: Flaw) -> Error {
         match flaw {
             Flaw::Unknown(what) => Error::Newer { path: self.0.into(), lsn, what },

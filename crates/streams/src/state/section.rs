@@ -9,7 +9,7 @@ use std::sync::Arc;
 use inkstone::Lsn;
 use smallvec::SmallVec;
 
-use crate::record::DirectoryAt;
+use crate::record::{DirectoryAt, Sealed};
 
 /// A map by the ids of streams. An append needs it several times, and the standard library's hash
 /// of an id takes 15 to 20 ns.
@@ -54,17 +54,13 @@ impl Directory {
         }
     }
 
-    /// Where the directory is, if it is in the log alone.
-    pub(crate) fn written(&self) -> Arc<DirectoryAt> {
+    /// Where the directory is, if all of it was written: an opening can skip the records of the
+    /// section then.
+    pub(crate) fn written(&self) -> Option<&Arc<DirectoryAt>> {
         match self {
-            Self::Written { written, .. } => Arc::clone(written),
-            _ => Arc::default(),
+            Self::Settling { written, .. } | Self::Written { written, .. } => Some(written),
+            Self::Growing(_) | Self::Sealing { .. } => None,
         }
-    }
-
-    /// Whether an opening can skip the records of the section.
-    pub(crate) fn is_written(&self) -> bool {
-        matches!(self, Self::Settling { .. } | Self::Written { .. })
     }
 }
 
@@ -83,6 +79,13 @@ impl Section {
             | Directory::Settling { end, .. }
             | Directory::Written { end, .. } => Some(*end),
         }
+    }
+
+    /// What a table says of it once its directory is written.
+    pub(crate) fn sealed(&self) -> Option<Sealed> {
+        let (written, end) = (Arc::clone(self.directory.written()?), self.end()?);
+        let Self { number, first, bytes, .. } = *self;
+        Some(Sealed { number, first, end, bytes, written })
     }
 
     /// The LSN of a record of this section, if the directory is in memory.

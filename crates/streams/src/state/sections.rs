@@ -99,7 +99,7 @@ impl Sections {
         }
         let section =
             self.list.entry(sealed.number).or_insert(Section::new(sealed.number, sealed.first, 0));
-        if section.directory.is_written() {
+        if section.directory.written().is_some() {
             return Ok(());
         }
         section.first = sealed.first;
