@@ -427,6 +427,21 @@ fn liars_are_caught_on_each_file_system() {
 
 /// What it makes before its first line is wrong on the way.
 #[test]
+fn a_writer_that_fills_the_disk_of_the_lab_has_broken_nothing() {
+    let name = "a_writer_that_fills_the_disk_of_the_lab_has_broken_nothing";
+    let writer = "cd {dir} && n=0 && while n=$((n+1)) && dd if=/dev/zero of=f$n bs=1M count=4 \
+        status=none && echo line $n >>items && sync; do echo line $n; done; exit 1";
+    for kind in here(name, &[FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs]) {
+        let directory = directory();
+        let more = format!("--fs {kind} --rounds 1 --lines 1000000 --skip-start");
+        let output = any(directory.path(), writer, "cat {dir}/items", &more);
+        let told = text(&output.stdout) + &said(&output);
+        assert_eq!(output.status.code(), Some(2), "{kind}: {told}");
+        assert!(told.contains("is full: let it wait after each item"), "{kind}: {told}");
+    }
+}
+
+#[test]
 fn a_start_is_tested_unless_it_is_skipped() {
     let kinds = here("a_start_is_tested_unless_it_is_skipped", &[FsKind::Ext4]);
     let Some(kind) = kinds.first() else { return };

@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use inkstone_host::{Network, Patience, monotonic_ns};
-use inkstone_io::is_root;
+use inkstone_io::{Directory as _, OsDirectory, is_root};
 use inkstone_subject::lines::heard::Heard as Said;
 use inkstone_subject::lines::past::Past;
 use inkstone_subject::lines::{Promise, Shown, Told};
@@ -48,6 +48,8 @@ use crate::server;
 pub(crate) const PLACEHOLDER: &str = "{dir}";
 /// How many writers follow each other in one directory, where they are only killed.
 const LIVES: u64 = 5;
+/// A disk with less than this free is full: a file system keeps some for itself.
+const FULL_BYTES: u64 = 1 << 20;
 pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
 /// Of those, what no state may have lost.
 const CERTAIN: &str = "items that had to be there";
@@ -334,6 +336,16 @@ impl<M: Medium> Lab<M> for Any<'_> {
         if let Some(why) = written.failed {
             if is_new && self.said.lines() == 0 {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
+            }
+            // The disk is the lab's: to be full breaks no promise.
+            let free_bytes = OsDirectory::open(&directory)
+                .and_then(|directory| directory.free_bytes())
+                .map_err(|error| error.to_string())?;
+            if free_bytes < FULL_BYTES {
+                return Err(RunError::Command(format!(
+                    "{why}; the disk where it writes is full: let it wait after each item, or give \
+                     a larger --disk"
+                )));
             }
             let next = self.said.lines() as u32;
             let told = self.past.ended(next, &Told::Failed(why), false);
