@@ -23,6 +23,8 @@ pub fn with_interval<P: Into<Path> + Clone>(
 ) -> DbBuilder<P> {
     static STORES: LazyLock<(std::path::PathBuf, Mutex<Stores>)> = LazyLock::new(|| {
         let root = std::env::temp_dir().join(format!("slatedb-own-tests-{}", std::process::id()));
+        // A log makes its root, and nothing above that.
+        std::fs::create_dir_all(&root).expect("a place for the roots");
         (root, Mutex::default())
     });
     let mut stores = STORES.1.lock().expect("the stores");
