@@ -24,7 +24,7 @@ const SEGMENTS_MIN: u64 = 7;
 pub struct Tuning {
     /// How the logs are opened. By default a write batch has at most 32 MiB. This crate sets
     /// `create`, `begin_at`, `owner`, `expect_durable` and `disk_budget_bytes` itself, and makes
-    /// segments smaller than `segment_bytes` for a small bound. With [`Wals::in_place`] the
+    /// segments smaller than `segment_bytes` for a small bound. With [`crate::Wals::in_place`] the
     /// place gives files their mode, not `file_mode`.
     pub log: Options,
     /// How many bytes of the disk the files of one log may use: 1 GiB by default. A memtable is
