@@ -33,7 +33,8 @@ fn a_hook_that_panics_on_the_logs_own_thread_poisons_and_followers_learn_of_it()
                     })
                 })
                 .collect();
-            drop(log.append(b"committed by the log's own thread").expect("appended"));
+            // On a busy machine the log promises what it has before that, and is refused already.
+            drop(log.append(b"committed by the log's own thread"));
             for follower in followers {
                 let answer = follower.join().expect("no panic");
                 assert!(matches!(answer, Err(Error::Poisoned(_))), "{answer:?}");
