@@ -239,7 +239,9 @@ impl FaultClass {
                         pick: Some(pick),
                         ..Trial::new(Wrong::Nothing)
                     };
-                    vec![damaged(Pick::Rot), damaged(Pick::Ruin)]
+                    // What shows a loss may be in the ruined piece, too: the caller knows more.
+                    let ruined = Trial { expects: true, ..damaged(Pick::Ruin) };
+                    vec![damaged(Pick::Rot), ruined]
                 },
                 ..PLAIN
             },

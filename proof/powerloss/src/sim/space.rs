@@ -155,19 +155,17 @@ fn damage(disk: &SimDisk, seed: u64, pick: Pick) -> Option<Damage> {
     if files.is_empty() {
         return None;
     }
-    let which = rng.usize(..files.len());
-    let (path, bytes) = files[which];
+    let (path, bytes) = files[rng.usize(..files.len())];
     // By pieces, since most of a file is zeros behind its last group.
     let is_zero = |piece: &&[u8]| **piece == [0; PIECE][..piece.len()];
-    let zeros = |bytes: &[u8]| PIECE * bytes.rchunks(PIECE).take_while(is_zero).count();
-    let used = bytes.len().saturating_sub(zeros(bytes)).max(1);
+    let zeros = PIECE * bytes.rchunks(PIECE).take_while(is_zero).count();
+    let used = bytes.len().saturating_sub(zeros).max(1);
     let at = rng.u64(..used as u64);
     let name = path.file_name()?.to_string_lossy();
     let parent = path.parent()?;
     if pick == Pick::Ruin {
-        let is_last = files[which + 1..].iter().all(|(_, bytes)| zeros(bytes) >= bytes.len());
         let file = disk.directory(parent).open(&name, &OpenFile::existing()).ok()?;
-        return ruin(&file, bytes, (at, is_last), &mut rng);
+        return ruin(&file, bytes, at, &mut rng);
     }
     let mask = 1 << rng.u32(..8);
     disk.rot(parent, &name, at, mask);
@@ -176,12 +174,7 @@ fn damage(disk: &SimDisk, seed: u64, pick: Pick) -> Option<Damage> {
 
 /// Cuts a file short, or writes something over a piece of it: zeros, noise, or bytes of another
 /// place, which are sound and not here.
-fn ruin(
-    file: &impl File,
-    bytes: &[u8],
-    (at, is_last): (u64, bool),
-    rng: &mut fastrand::Rng,
-) -> Option<Damage> {
+fn ruin(file: &impl File, bytes: &[u8], at: u64, rng: &mut fastrand::Rng) -> Option<Damage> {
     let at = if rng.u8(..8) == 0 { 0 } else { at };
     let count = rng.usize(1..9000).min(bytes.len() - at as usize);
     let (what, piece) = match rng.u8(..4) {
@@ -198,8 +191,7 @@ fn ruin(
         None => file.set_len(at).ok()?,
     }
     file.sync(SyncKind::All).ok()?;
-    // What shows the loss of the last groups may be in the same piece.
-    let lie = if is_last && piece.is_some() { Lie::Lost } else { Lie::Damaged };
     let name = file.path().display();
-    Some(Damage { lie, note: format!("{count} bytes from byte {at} of {name} are {what}: ") })
+    let note = format!("{count} bytes from byte {at} of {name} are {what}: ");
+    Some(Damage { lie: Lie::Damaged, note })
 }

@@ -23,10 +23,7 @@ impl Past {
                 format!("saved, LSN {lsn} holds {}", Record::named(bytes, self.numbers))
             })?;
         }
-        if !is_known {
-            return Ok(());
-        }
-        if !shown.is_open && self.lied == Lied::Lost {
+        if !is_known || !shown.is_open && self.lied != Lied::Flipped {
             return Ok(());
         }
         clause(SAVED, shown.failed.is_none(), || shown.failed.clone().unwrap_or_default())?;
