@@ -469,11 +469,9 @@ impl State {
         }
     }
 
-    /// Truncates records of the log's one stream so that nothing before the returned record of the
-    /// log lives, and returns the stream's first number then, too. All truncated records are below
-    /// `end`, and so is the first that is left: it says what came before. An opening may not begin
-    /// later than at `replay_from`. `None` if no section can be freed in this way, or if the log
-    /// has other streams.
+    /// As [`Streams::forget_front`](crate::Streams::forget_front) says: `end` is there since the
+    /// first record that is left says what came before. An opening may not begin later than at
+    /// `replay_from`.
     pub(crate) fn forget_front(
         &mut self,
         stream: u64,

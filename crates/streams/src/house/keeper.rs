@@ -4,12 +4,9 @@
 //! where an opening must begin. *May not touch*: when a step is made (`writer.rs`), what records
 //! mean (`state.rs`).
 //!
-//! A step is owed for each `step_bytes` of the log: one page of a directory and one piece of the
-//! table, each an eighth as large, if they are due. While several directories are due, a step has
-//! up to eight pages. Small steps avoid pauses and bursts. A step for which the log's buffers have
-//! no room stays owed. An opening reads about one section and what was appended while one directory
-//! and one table were written. It owes the steps of all that it read: what is half written counts
-//! for nothing then, and a program may append little at a time.
+//! A step is owed for each `step_bytes` of the log, and stays owed if the log's buffers have no room
+//! for it. What is half written at an opening counts for nothing. docs/streams.md (The table,
+//! Opening) says how much a step has, and what an opening reads and owes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -204,57 +201,54 @@ impl Keeper {
     /// Writes the next page of the oldest unwritten directory, or the record that completes it.
     fn seal(&mut self, state: &mut State, out: &mut Out<'_, '_>) -> inkstone::Result<()> {
         let Some(section) = state.sections.get(self.unwritten) else { return Ok(()) };
-        let Directory::Sealing { places, .. } = &section.directory else { return Ok(()) };
+        let Directory::Sealing { places, end } = &section.directory else { return Ok(()) };
+        let (number, first, end, bytes) = (section.number, section.first, *end, section.bytes);
         let sealer = self.sealer.get_or_insert_with(|| Sealer {
             streams: places.streams(),
             at: 0,
             number: 0,
             written: DirectoryAt::default(),
         });
-        let (page, at, number) = sealer.page(state, section.number, self.page_bytes);
-        if let Some((stream, first)) = page.first {
-            let mut changes = Vec::with_capacity(page.bytes().len() + 16);
-            Change::Page { section: section.number, bytes: page.bytes() }.put(&mut changes);
-            let replay_from = self.replay_from(state);
-            let lsn = out.write(state, &changes, replay_from)?.0.lsn();
-            self.bytes += changes.len() as u64;
+        let (page, at, next) = sealer.page(state, section.number, self.page_bytes);
+        let mut changes = Vec::with_capacity(page.bytes().len() + 16);
+        if let Some((stream, named)) = page.first {
+            Change::Page { section: number, bytes: page.bytes() }.put(&mut changes);
+            let lsn = self.write(state, out, &changes, self.unwritten)?;
             if let Some(sealer) = &mut self.sealer {
-                sealer.written.pages.push(PageAt { stream, number: first, lsn });
-                (sealer.at, sealer.number) = (at, number);
+                sealer.written.pages.push(PageAt { stream, number: named, lsn });
+                (sealer.at, sealer.number) = (at, next);
             }
             return Ok(());
         }
-        self.is_sealed(state, out)
-    }
-
-    fn is_sealed(&mut self, state: &mut State, out: &mut Out<'_, '_>) -> inkstone::Result<()> {
-        let (Some(sealer), Some(section)) = (&self.sealer, state.sections.get(self.unwritten))
-        else {
-            return Ok(());
-        };
-        let Directory::Sealing { end, .. } = &section.directory else { return Ok(()) };
-        let sealed = Sealed {
-            number: section.number,
-            first: section.first,
-            end: *end,
-            bytes: section.bytes,
-            written: Arc::new(sealer.written.clone()),
-        };
-        let mut changes = Vec::new();
-        Change::Sealed { sealed: sealed.clone() }.put(&mut changes);
-        let replay_from = self.replay_if(state, self.table_begin, self.unwritten + 1);
-        let at = out.write(state, &changes, replay_from)?.0.lsn();
-        self.bytes += changes.len() as u64;
+        let written = Arc::new(sealer.written.clone());
+        let sealed = Sealed { number, first, end, bytes, written: Arc::clone(&written) };
+        Change::Sealed { sealed }.put(&mut changes);
+        let at = self.write(state, out, &changes, self.unwritten + 1)?;
         self.sealer = None;
-        if let Some(section) = state.sections.get_mut(self.unwritten)
+        if let Some(section) = state.sections.get_mut(number)
             && let Directory::Sealing { places, end } = &mut section.directory
         {
-            let (places, end, written) = (std::mem::take(places), *end, sealed.written);
+            let (places, end) = (std::mem::take(places), *end);
             section.directory = Directory::Settling { places, end, written, at };
         }
-        self.settling.push_back(self.unwritten);
+        self.settling.push_back(number);
         self.unwritten += 1;
         Ok(())
+    }
+
+    /// Writes changes to the log, of which `unwritten` is the first section without a directory
+    /// then.
+    fn write(
+        &mut self,
+        state: &mut State,
+        out: &mut Out<'_, '_>,
+        changes: &[u8],
+        unwritten: u32,
+    ) -> inkstone::Result<Lsn> {
+        let replay_from = self.replay_if(state, self.table_begin, unwritten);
+        let lsn = out.write(state, changes, replay_from)?.0.lsn();
+        self.bytes += changes.len() as u64;
+        Ok(lsn)
     }
 
     /// Writes the next piece of the table, also the first and the last.
