@@ -292,13 +292,13 @@ fn still(log: inkstone::Options) -> Options {
     Options::new().log(log).section_bytes(16 << 10).own_mover(false)
 }
 
-/// Appends this many bytes to stream 2 and truncates them, so that the log grows.
-fn churn(streams: &Streams, bytes: usize) {
+/// Appends this many bytes to a stream and truncates them, so that the log grows.
+fn churn(streams: &Streams, stream: u64, bytes: usize) {
     let record = [7; 1000];
     for _ in 0..bytes / record.len() {
-        let next = streams.bounds(2).unwrap().next;
+        let next = streams.bounds(stream).unwrap().next;
         let mut batch = Batch::new();
-        let batch = batch.append(2, &record).truncate_before(2, next + 1);
+        let batch = batch.append(stream, &record).truncate_before(stream, next + 1);
         streams.apply(batch).unwrap().wait().unwrap();
     }
 }
@@ -309,7 +309,7 @@ fn the_largest_record_that_is_taken_can_be_moved() {
     let streams = Streams::open(directory.path(), still(inkstone::Options::small())).unwrap();
     streams.create(1, 1 << 40).unwrap().wait().unwrap();
     streams.create(2, 1).unwrap().wait().unwrap();
-    churn(&streams, 64 << 10);
+    churn(&streams, 2, 64 << 10);
     let largest = (0..32 << 10).rev().find_map(|size| {
         let record = vec![9; size];
         let written = streams.append(1, &record).ok()?;
@@ -317,7 +317,7 @@ fn the_largest_record_that_is_taken_can_be_moved() {
         Some(record)
     });
     for _ in 0..20 {
-        churn(&streams, 16 << 10);
+        churn(&streams, 2, 16 << 10);
         while streams.move_some().unwrap() {}
     }
     assert!(streams.stats().moved_records > 0, "{:?}", streams.stats());
@@ -333,7 +333,7 @@ fn a_callback_may_drop_the_streams_while_records_are_moved() {
         streams.create(1, 1).unwrap().wait().unwrap();
         streams.create(2, 1).unwrap().wait().unwrap();
         (0..10).for_each(|_| drop(streams.append(1, &[1; 100]).unwrap()));
-        churn(&streams, 200_000 + round * 1000);
+        churn(&streams, 2, 200_000 + round * 1000);
         let last = streams.append(2, &[1; 900]).unwrap().into_owned();
         let (told, tells) = std::sync::mpsc::channel();
         last.on_durable(move |_| {

@@ -7,7 +7,9 @@ use inkstone::inspect::verify_in;
 use inkstone::system::seam::{File, OpenFile};
 use inkstone::{Directory, Log, LogKind, Lsn, Reader};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
-use inkstone_streams::{Batch, Error, Options, Streams, StreamsReader};
+use inkstone_streams::{Error, Options, Streams, StreamsReader};
+
+use super::churn;
 
 const STREAMS: u64 = 50;
 const ROUNDS: u64 = 8;
@@ -29,15 +31,6 @@ fn open(directory: &Arc<SimDirectory>, size_multiple: u32) -> Streams {
     Streams::open_in(Arc::clone(directory), options(size_multiple)).unwrap()
 }
 
-fn churn(streams: &Streams) {
-    for _ in 0..100 {
-        let next = streams.bounds(HOT).unwrap().next;
-        let mut batch = Batch::new();
-        drop(streams.apply(batch.append(HOT, &[7; 1000]).truncate_before(HOT, next + 1)).unwrap());
-    }
-    streams.sync().unwrap();
-}
-
 /// Idle streams in a section whose directory is written.
 fn made() -> Arc<SimDirectory> {
     let directory = Arc::new(SimDisk::new(1, DiskOptions::default()).directory("/log"));
@@ -49,7 +42,7 @@ fn made() -> Arc<SimDirectory> {
             .for_each(|stream| drop(streams.append(stream, &text(stream, number)).unwrap()));
         streams.sync().unwrap();
     }
-    churn(&streams);
+    churn(&streams, HOT, 100_000);
     streams.close().unwrap();
     directory
 }
@@ -105,7 +98,7 @@ fn a_page_that_is_damaged_is_made_again_from_its_section() {
     assert_all(&StreamsReader::open_in(Arc::clone(&directory), &options(2)).unwrap());
     let streams = open(&directory, 2);
     assert_all(&streams.reader());
-    churn(&streams);
+    churn(&streams, HOT, 100_000);
     while streams.move_some().unwrap() {}
     assert!(streams.stats().moved_records >= STREAMS * ROUNDS, "{:?}", streams.stats());
     assert!(streams.log().first() > Lsn::new(400), "{:?}", streams.log().first());
@@ -123,9 +116,9 @@ fn a_damaged_record_is_lost_and_named_and_the_rest_is_moved() {
         damage(&directory, &damaged);
         let streams = open(&directory, 2);
         (left + 1..=STREAMS).for_each(|stream| drop(streams.remove(stream).unwrap()));
-        churn(&streams);
+        churn(&streams, HOT, 100_000);
         while streams.move_some().unwrap() {}
-        churn(&streams);
+        churn(&streams, HOT, 100_000);
         while streams.move_some().unwrap() {}
         assert_eq!((streams.stats().lost_records, streams.stats().moved_records > 0), (1, true));
         assert!(streams.log().first() > Lsn::new(400), "{:?}", streams.log().first());

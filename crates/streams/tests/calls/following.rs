@@ -18,18 +18,6 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn of_streams() -> inkstone::Options {
-    inkstone::Options::small().kind(LogKind::STREAMS)
-}
-
-fn disk() -> SimDisk {
-    SimDisk::new(1, DiskOptions::default())
-}
-
-fn directory_of(disk: &SimDisk) -> AnyDirectory {
-    AnyDirectory::new(disk.directory("/streams"))
-}
-
 /// A real directory: in a simulated one a reader learns of a group only by the next one.
 fn real() -> (tempfile::TempDir, AnyDirectory) {
     let directory = directory();
@@ -170,7 +158,8 @@ fn a_cut_in_a_record_that_is_wrong_is_not_told() {
     streams.close().unwrap();
     assert!(matches!(shown(&mut cursor).1, Some(Error::TruncatedAfter { next: 4, .. })));
     assert_eq!(shown(&mut cursor).0.len(), 2);
-    let log = Log::open_in(directory.clone(), of_streams()).unwrap();
+    let log =
+        Log::open_in(directory.clone(), inkstone::Options::small().kind(LogKind::STREAMS)).unwrap();
     let newer = [&record[..], &[10, 1, 1]].concat();
     log.append_durable(&newer).unwrap();
     for _ in 0..3 {
@@ -276,16 +265,16 @@ fn a_follower_is_told_of_its_stream_where_the_front_passes_the_record_it_waits_f
 
 #[test]
 fn what_the_mover_met_is_told_until_it_succeeds() {
-    let disk = disk();
+    let disk = SimDisk::new(1, DiskOptions::default());
     let log = inkstone::Options::small().tail_bytes(0);
     let options = Options::new().log(log).section_bytes(16 << 10).own_mover(false).cache_bytes(0);
     // So that no append moves anything.
     let options = options.size_multiple(1000);
-    let streams = Streams::open_in(directory_of(&disk), options).unwrap();
+    let streams = Streams::open_in(Arc::new(disk.directory("/streams")), options).unwrap();
     streams.create(1, 1).unwrap().wait().unwrap();
     streams.create(2, 1).unwrap().wait().unwrap();
     append(&streams, 1, "it stays");
-    churn(&streams, 128 << 10);
+    churn(&streams, 2, 128 << 10);
     assert!(streams.stats().not_moved.is_none());
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).times(1000));
     let met = streams.move_some().unwrap_err();

@@ -106,9 +106,9 @@ fn a_stream_of_hundreds_of_runs_is_written_in_pieces() {
     let expected: Vec<_> = (0..300).map(|number| format!("record {number}").into_bytes()).collect();
     for record in &expected {
         drop(streams.append(1, record).unwrap());
-        churn(&streams, 24_000);
+        churn(&streams, 2, 24_000);
     }
-    churn(&streams, 200_000);
+    churn(&streams, 2, 200_000);
     streams.close().unwrap();
     let found = |streams: &Streams| -> Vec<_> {
         streams.reader().records(1, 1).map(|record| record.unwrap().bytes).collect()
