@@ -5,9 +5,10 @@
 //!
 //! Everything before the last flush is on the medium. Of the later writes, each sector (512 bytes)
 //! is there or not, independently; of several versions of a sector the newest one that is there is
-//! found. A discard is there whole or not at all, and so is a superblock of btrfs: it has 4 KiB, a
-//! mount reads one of its copies alone, and half of it mounts nowhere. Such a state says nothing of
-//! the program that wrote there.
+//! found. A discard is there whole or not at all, and so is a superblock of btrfs and of ext4: it
+//! has 4 KiB and 1 KiB, one checksum for all of it, a mount reads one of its copies alone, before
+//! any journal, and half of it mounts nowhere. Such a state says nothing of the program that wrote
+//! there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,11 +19,20 @@ use inkstone_sim::Style;
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{Entry, Recording};
 
-/// Where btrfs has its superblock and the copies of it, what stands in one, and how long it is.
-const SUPERBLOCKS: [u64; 2] = [128, 131_072];
-const SUPERBLOCK_MAGIC: &[u8] = b"_BHRfS_M";
-const MAGIC_AT: usize = 64;
-const SUPERBLOCK_SECTORS: usize = 8;
+/// The superblock of a file system that is checked as a whole.
+struct Superblock {
+    /// It and the copies that a mount may read.
+    at_sectors: &'static [u64],
+    sectors: usize,
+    magic_at: usize,
+    magic: &'static [u8],
+}
+
+const SUPERBLOCKS: [Superblock; 2] = [BTRFS, EXT4];
+const BTRFS: Superblock =
+    Superblock { at_sectors: &[128, 131_072], sectors: 8, magic_at: 64, magic: b"_BHRfS_M" };
+const EXT4: Superblock =
+    Superblock { at_sectors: &[2], sectors: 2, magic_at: 56, magic: &[0x53, 0xEF] };
 
 /// What a crash keeps whole or not at all.
 #[derive(Debug, Clone)]
@@ -135,10 +145,12 @@ impl Cut {
 
 /// How many sectors at the beginning of `bytes` are there together or not at all.
 fn whole_sectors(sector: u64, bytes: &[u8]) -> usize {
-    let is_superblock = SUPERBLOCKS.contains(&sector)
-        && bytes.len() >= SUPERBLOCK_SECTORS * SECTOR_BYTES
-        && bytes[MAGIC_AT..].starts_with(SUPERBLOCK_MAGIC);
-    if is_superblock { SUPERBLOCK_SECTORS } else { 1 }
+    let is_here = |block: &&Superblock| {
+        block.at_sectors.contains(&sector)
+            && bytes.len() >= block.sectors * SECTOR_BYTES
+            && bytes[block.magic_at..].starts_with(block.magic)
+    };
+    SUPERBLOCKS.iter().find(is_here).map_or(1, |block| block.sectors)
 }
 
 /// A way to choose the units that are there. As text it is what a command line takes.
@@ -290,21 +302,24 @@ mod tests {
         assert!("some:1".parse::<Subset>().expect_err("no subset").contains("drawn:SEED"));
     }
 
-    /// btrfs does not mount half of one: "superblock checksum mismatch".
+    /// Neither mounts half of one: "superblock checksum mismatch", "invalid superblock checksum".
     #[test]
-    fn a_superblock_of_btrfs_is_whole_or_not_there() {
-        let mut bytes = vec![7; 10 * SECTOR_BYTES];
-        let at = 2 * SECTOR_BYTES + MAGIC_AT;
-        bytes[at..at + 8].copy_from_slice(SUPERBLOCK_MAGIC);
-        let units_at = |sector| {
-            let entries = [Entry::Write { sector, bytes: bytes.clone().into() }];
-            Cut::of(Image::new(1 << 20), 0, &entries).units
-        };
-        let units = units_at(126);
-        let sectors: Vec<_> = units.iter().map(|unit| (unit.sector, unit.sectors)).collect();
-        assert_eq!(sectors, [(126, 1), (127, 1), (128, 8)]);
-        assert_eq!(units[2].bytes(), Some(&bytes[2 * SECTOR_BYTES..]));
-        assert_eq!(units_at(300).len(), 10, "elsewhere it is a file's");
+    fn a_superblock_is_whole_or_not_there() {
+        for Superblock { at_sectors, sectors, magic_at, magic } in SUPERBLOCKS {
+            let mut bytes = vec![7; (2 + sectors) * SECTOR_BYTES];
+            let at = 2 * SECTOR_BYTES + magic_at;
+            bytes[at..at + magic.len()].copy_from_slice(magic);
+            let units_at = |sector| {
+                let entries = [Entry::Write { sector, bytes: bytes.clone().into() }];
+                Cut::of(Image::new(1 << 20), 0, &entries).units
+            };
+            let first = at_sectors[0];
+            let units = units_at(first - 2);
+            let found: Vec<_> = units.iter().map(|unit| (unit.sector, unit.sectors)).collect();
+            assert_eq!(found, [(first - 2, 1), (first - 1, 1), (first, sectors as u64)]);
+            assert_eq!(units[2].bytes(), Some(&bytes[2 * SECTOR_BYTES..]));
+            assert_eq!(units_at(300).len(), 2 + sectors, "elsewhere it is a file's");
+        }
     }
 
     #[test]
