@@ -226,6 +226,7 @@ fn a_command_that_is_none_or_fails_is_not_judged() {
         ("kill -9 $$", "", "signal: 9"),
         ("sleep 100", "--limit 300ms", "has not ended within 300ms: give it more by --limit"),
         ("true", "", "has changed nothing in its directory"),
+        ("echo x >f; rm -r \"$PWD\"", "", "sh has removed or renamed its directory"),
         ("echo x >/tmp/../inkstone-check-outside", "", "may write below /tmp and /dev alone"),
     ] {
         let output = check(at, more, script);

@@ -14,10 +14,13 @@
 //! | the same cut with nothing of that | the fewest sectors with which it breaks |
 //! | right behind a later flush | what it lacks had not been sent, or not been made durable |
 //! | the writer's own mount after its end | no flush made it durable |
+//!
+//! Mostly more than one name differs. So each file of the broken state is tried with the bytes that
+//! it had later: where the state is sound then, that file decides.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,8 +32,9 @@ use crate::kernel::image::{Image, SECTOR_BYTES};
 use crate::kernel::recording::Entry;
 use crate::kernel::states::{Cut, keep};
 use crate::medium::{Place, PowerCut, RunError, State};
-use crate::view::{Difference, View, differences};
+use crate::view::{Difference, Rewritten, View, differences, quoted, rewritten};
 
+const LIVE: &str = "in the live file system";
 /// What is durable by that is not what the writer or the command has made so.
 pub(crate) const SYNCED_BY_OTHERS: &str = "another process synced the whole file system meanwhile";
 /// So many states are mounted and read,
@@ -40,6 +44,8 @@ const LOOKED_FOR: Duration = Duration::from_secs(60);
 /// So many later flushes are tried.
 const FLUSHES_MAX: usize = 6;
 const NAMES_MAX: usize = 4;
+/// So many files are tried with the bytes that they had later.
+const FILES_MAX: usize = 8;
 
 /// A broken state.
 #[derive(Debug, Clone, Copy)]
@@ -130,6 +136,8 @@ enum Verdict {
 struct Nearest {
     broken: Image,
     sound: Image,
+    /// The sound one is of the same moment or a later one, with what the broken one lacks.
+    is_whole: bool,
     /// Where something is that is not in the broken one, in words.
     with: &'static str,
 }
@@ -168,7 +176,10 @@ pub(crate) fn explain<'s>(
         ));
     }
     let searched = search.nearest().and_then(|nearest| match nearest {
-        Some(nearest) => search.compare(nearest),
+        Some(nearest) => {
+            let deciding = search.deciding(&nearest)?;
+            search.compare(nearest, &deciding)
+        }
         None => Ok(()),
     });
     (search.said, searched)
@@ -199,7 +210,7 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
                 Whose::Writer => "right behind that line",
                 Whose::Command { .. } => "right behind its exit",
             };
-            return Ok(Some(Nearest { broken, sound, with }));
+            return Ok(Some(Nearest { broken, sound, is_whole: false, with }));
         }
         let is_same = all == Verdict::Same;
         let sent = match count {
@@ -218,14 +229,15 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
                 self.said
                     .push(format!("a later flush makes it sound: {promised} before that flush"));
             }
-            return Ok(Some(Nearest { broken, sound, with: "after that flush" }));
+            let with = "after that flush";
+            return Ok(Some(Nearest { broken, sound, is_whole: true, with }));
         }
         let Some(sound) = self.medium.seen().image.clone() else { return Ok(None) };
         match self.ask(sound.clone())? {
             Verdict::Sound => {
                 self.said.extend(sent);
                 self.said.push(format!("the live file system was sound {}", case.end()));
-                Ok(Some(Nearest { broken, sound, with: "in the live file system" }))
+                Ok(Some(Nearest { broken, sound, is_whole: true, with: LIVE }))
             }
             Verdict::Same => {
                 self.say("no cut is needed: what a mere kill leaves is broken in the same way");
@@ -284,7 +296,7 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
             (false, 1) => "without it",
             (false, _) => "without them",
         };
-        Ok(Some(Nearest { broken: broken(&parts), sound, with }))
+        Ok(Some(Nearest { broken: broken(&parts), sound, is_whole: is_lost, with }))
     }
 
     /// The first sound state right behind a later flush.
@@ -316,18 +328,27 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
 
     /// Mounts a state and asks the judge.
     fn ask(&mut self, image: Image) -> Result<Verdict, RunError> {
+        self.ask_with(image, None)
+    }
+
+    /// The same, where a file has other bytes.
+    fn ask_with(&mut self, image: Image, file: Option<&Rewritten>) -> Result<Verdict, RunError> {
         let is_stopped = self.stop.load(Ordering::Relaxed);
         if self.left == 0 || is_stopped || Instant::now() > self.until {
             return Ok(Verdict::Unknown);
         }
         self.left -= 1;
-        let (mut broken, judge) = (None, &mut self.judge);
+        let (mut broken, mut is_written, judge) = (None, true, &mut self.judge);
         let state = State::of("", self.case.heard, self.medium.directory());
         let _ = self.medium.show(image, None, state, &mut |state| {
+            if let (Some(Rewritten { name, later, .. }), Ok(directory)) = (file, state.up()) {
+                is_written = std::fs::write(directory.join(name), later).is_ok();
+            }
             broken = judge(state)?;
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(match broken {
+            _ if !is_written => Verdict::Unknown,
             None => Verdict::Sound,
             Some(clause) if clause == self.case.clause => Verdict::Same,
             Some(_) => Verdict::Other,
@@ -375,19 +396,55 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
         Ok(words.join(", "))
     }
 
-    /// Says which files differ, and which syncs of them there were.
-    fn compare(&mut self, nearest: Nearest) -> Result<(), RunError> {
-        let Nearest { broken, sound, with } = nearest;
+    /// Says of which files of a writer the bytes decide: with those that one had later the state is
+    /// sound. Also where the nearest sound state is an earlier one, from which much else differs.
+    fn deciding(&mut self, nearest: &Nearest) -> Result<Vec<PathBuf>, RunError> {
+        let live = self.medium.seen().image.clone().map(|image| (image, LIVE));
+        let is_whole = nearest.is_whole && !self.was_durable;
+        let whole = is_whole.then(|| (nearest.sound.clone(), nearest.with));
+        let (Some((later, with)), Whose::Writer) = (whole.or(live), self.case.whose) else {
+            return Ok(Vec::new());
+        };
+        let (Some(broken), Some(later)) = (self.view(nearest.broken.clone())?, self.view(later)?)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut deciding = Vec::new();
+        for file in rewritten(&broken, &later).into_iter().take(FILES_MAX) {
+            if self.ask_with(nearest.broken.clone(), Some(&file))? == Verdict::Sound {
+                let (it, is, was) = (quoted(&file.name), file.len, file.later.len());
+                let words = match is == was {
+                    true => format!("{it} is not as it is {with}"),
+                    false => format!("{it} has {is} bytes after the cut, and {was} {with}"),
+                };
+                self.said.push(format!("{words}: with those bytes the state is sound"));
+                let syncs = match self.was_durable {
+                    true => self.unsynced(&it, file.inode.number),
+                    false if self.is_unclear() => None,
+                    false => self.syncs(&it, file.inode.number),
+                };
+                self.said.extend(syncs);
+                deciding.push(file.name);
+            }
+        }
+        Ok(deciding)
+    }
+
+    /// Says which other files differ, and which syncs of them there were.
+    fn compare(&mut self, nearest: Nearest, deciding: &[PathBuf]) -> Result<(), RunError> {
+        let Nearest { broken, sound, is_whole, with } = nearest;
+        if !deciding.is_empty() && self.was_durable && !is_whole {
+            return Ok(());
+        }
         let (Some(broken), Some(sound)) = (self.view(broken)?, self.view(sound)?) else {
             return Ok(());
         };
-        let differences = differences(&broken, &sound, with, self.case.name());
-        if differences.is_empty() {
+        let mut differences = differences(&broken, &sound, with, self.case.name());
+        differences.retain(|it| !deciding.iter().any(|name| it.subject == quoted(name)));
+        if deciding.is_empty() && differences.is_empty() {
             self.say("no name, file or attribute differs between the two; times were not compared");
         }
-        let (live, began) = (self.medium.seen(), self.case.began);
-        let is_unclear =
-            self.heard_ns().is_some_and(|heard| live.is_synced_by_others(began.ns, heard));
+        let is_unclear = self.is_unclear();
         if is_unclear {
             self.said.push(format!("{SYNCED_BY_OTHERS}: nothing is said of other syncs"));
         }
@@ -404,6 +461,41 @@ impl<J: FnMut(&State<'_>) -> Result<Option<&'static str>, RunError>> Search<'_, 
             self.said.push(format!("{more} more names differ"));
         }
         Ok(())
+    }
+
+    fn is_unclear(&self) -> bool {
+        let (live, began) = (self.medium.seen(), self.case.began);
+        self.heard_ns().is_some_and(|heard| live.is_synced_by_others(began.ns, heard))
+    }
+
+    /// That a file which the live file system has was not even synced when the next line behind the
+    /// cut was heard, if that is so.
+    fn unsynced(&self, subject: &str, inode: u64) -> Option<String> {
+        let Case { place, began, .. } = self.case;
+        let line = self.medium.recording.lines().partition_point(|line| *line <= place.entry);
+        let live = self.medium.seen();
+        let (until, end) = match live.heard_ns.get(line) {
+            Some(heard) => (*heard, format!("line {}", line + 1)),
+            None => (u64::MAX, "its end".to_owned()),
+        };
+        let (mut from, mut is_synced) = (self.case.start(), false);
+        for event in live.syncs.as_ref()?.iter() {
+            match event.what {
+                _ if event.time_ns < began.ns || event.time_ns > until => {}
+                TraceKind::FileSync { inode: of, .. } if of == inode => is_synced = true,
+                TraceKind::WholeSync => is_synced = true,
+                // Of ext4 it is certain that another file had this number until then.
+                TraceKind::Inactive { inode: of }
+                    if of == inode && self.medium.kind.kernel_name() == "ext4" =>
+                {
+                    (from, is_synced) = ("its making", false);
+                }
+                _ => {}
+            }
+        }
+        let is_unsynced = !is_synced && !live.is_synced_by_others(began.ns, until);
+        is_unsynced
+            .then(|| format!("{subject} was not synced, by any call, between {from} and {end}"))
     }
 
     /// When what is lacking was promised.
@@ -565,6 +657,17 @@ mod tests {
             if kind == FsKind::Btrfs {
                 continue;
             }
+            // The name is durable before the bytes, and not only this file differs.
+            let table = "echo $i >>items; sync items .; echo $i; echo $i >other; echo $i >tmp; \
+                rm -f table; mv tmp table; sync .";
+            let reader = "cd {dir}; if [ -e table ] && [ ! -s table ]; then exit 3; fi; cat items";
+            let (found, _) = causes(kind, made, table, reader);
+            let decides =
+                found.iter().find(|cause| cause.ends_with(": with those bytes the state is sound"));
+            let is_table =
+                decides.is_some_and(|it| it.starts_with("`table` has 0 bytes after the cut"));
+            assert!(is_table, "{found:#?}");
+            says(&found, &["`table` was not synced, by any call, between "]);
             // Sent to the disk, and no more than that.
             let made = "dd if=/dev/zero of=items bs=4096 count=64 2>/dev/null; sync items .";
             let direct = "printf '%-10s\\n%-4085s' $i '' | dd of=items bs=4096 count=1 seek=$((i-1)) \

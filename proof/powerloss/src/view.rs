@@ -69,7 +69,30 @@ impl View {
     }
 }
 
-fn quoted(name: &Path) -> String {
+/// A file of a broken state that had other bytes later.
+pub(crate) struct Rewritten {
+    pub(crate) name: PathBuf,
+    pub(crate) inode: Inode,
+    /// So many bytes are there.
+    pub(crate) len: usize,
+    pub(crate) later: Vec<u8>,
+}
+
+/// Those files, the shortest first.
+pub(crate) fn rewritten(broken: &View, later: &View) -> Vec<Rewritten> {
+    let bytes = |view: &View, name: &Path| Some(view.tree.get(name)?.bytes()?.to_vec());
+    let each = broken.inodes.iter().filter(|(name, inode)| later.inodes.get(*name) == Some(inode));
+    let each = each.filter_map(|(name, inode)| {
+        let (is, later) = (bytes(broken, name)?, bytes(later, name)?);
+        let (name, inode, len) = (name.clone(), inode.clone(), is.len());
+        (is != later).then_some(Rewritten { name, inode, len, later })
+    });
+    let mut all: Vec<_> = each.collect();
+    all.sort_by_key(|file| file.len);
+    all
+}
+
+pub(crate) fn quoted(name: &Path) -> String {
     format!("`{}`", in_one_line(name))
 }
 

@@ -135,6 +135,11 @@ fn on(
     if began.elapsed() >= KERNEL_WAITS && !options.is_during {
         result.counts.add(LONG, began.elapsed().as_secs());
     }
+    if let (false, Some(given)) = (directory.is_dir(), options.command.first()) {
+        let given = given.to_string_lossy();
+        let why = format!("{given} has removed or renamed its directory: give it the one above");
+        return Err(RunError::Command(why));
+    }
     pair.new = tree::read(&directory)?;
     if let (true, Some(given)) = (pair.changed().is_empty(), options.command.first()) {
         let given = given.to_string_lossy();

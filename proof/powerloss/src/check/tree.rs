@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, Metadata};
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -302,10 +303,14 @@ impl Pair {
     }
 }
 
-/// A name as a message has it: what would end a line, or move a cursor, is escaped.
+/// A name as a message has it: what would end a line, or move a cursor, is escaped, and what is no
+/// text, so that two names look different.
 pub(crate) fn in_one_line(name: &Path) -> String {
-    let name = name.display().to_string();
-    if name.contains(char::is_control) { name.escape_debug().to_string() } else { name }
+    match name.to_str() {
+        Some(name) if !name.contains(char::is_control) => name.to_owned(),
+        Some(name) => name.escape_debug().to_string(),
+        None => name.as_os_str().as_bytes().escape_ascii().to_string(),
+    }
 }
 
 fn is_others(sector: &[u8]) -> bool {
@@ -314,6 +319,8 @@ fn is_others(sector: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
 
     fn node(bytes: &[u8]) -> Node {
@@ -379,6 +386,8 @@ mod tests {
     fn a_name_forges_no_line() {
         assert_eq!(in_one_line(Path::new("a\nkept: b\x1b[2J")), r"a\nkept: b\u{1b}[2J");
         assert_eq!(in_one_line(Path::new("it's größer")), "it's größer");
+        let no_text = OsString::from_vec(b"a\xff\n".to_vec());
+        assert_eq!(in_one_line(Path::new(&no_text)), r"a\xff\n");
     }
 
     #[test]
