@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use inkstone::{Cursor, Error, Event, Lsn, Reader, SealedSegment};
+use inkstone::{Cursor, Error, Event, Lsn, Place, Reader, SealedSegment};
 use inkstone_io::AnyDirectory;
 
 use super::PATH;
@@ -29,11 +29,21 @@ fn without_marks(file: &[u8]) -> &[u8] {
 /// A sealed segment that an archiver holds, with its bytes when it was sealed.
 type Held = Arc<Mutex<Vec<(SealedSegment, Option<Vec<u8>>)>>>;
 
+/// A reader of another process, which sleeps for long, and through several lives of the log.
+struct Sleeper {
+    cursor: Cursor,
+    since: Since,
+    /// It has asked until there was no more. Else it has read ahead, and another one goes on at its
+    /// place.
+    is_at_end: bool,
+}
+
 /// They are here in each life of the log.
 pub(crate) struct Readers {
     rng: fastrand::Rng,
     /// A reader that continues through truncations at both ends, and is mostly behind.
     slow: Option<(Cursor, Since)>,
+    sleeper: Option<Sleeper>,
     next: Lsn,
     held: Held,
 }
@@ -49,7 +59,7 @@ impl Readers {
             }
         });
         let rng = fastrand::Rng::with_seed(seed ^ 0x7265_6164_6572_7321);
-        Self { rng, slow: None, next: Lsn::FIRST, held }
+        Self { rng, slow: None, sleeper: None, next: Lsn::FIRST, held }
     }
 
     /// The slow reader reads a few more records.
@@ -65,6 +75,50 @@ impl Readers {
                 slow.seek(Lsn::new(first));
             }
         }
+        Ok(())
+    }
+
+    /// The sleeper wakes now and then, or another one takes its place.
+    fn wake(&mut self, now: &mut Now<'_, LogSubject>) -> Result<(), Broken> {
+        let is_new = match self.rng.u8(..8) {
+            0 => true,
+            1..=4 => false,
+            _ => return Ok(()),
+        };
+        let faults = now.disk.history().len();
+        let mut sleeper = match self.sleeper.take().filter(|_| !is_new) {
+            Some(sleeper) if sleeper.is_at_end && self.rng.bool() => sleeper,
+            before => {
+                // Whether it opens is asked beside it.
+                let Ok(reader) = open_for_reading(now) else { return Ok(()) };
+                let (cursor, since) = match before {
+                    Some(Sleeper { cursor, since, .. }) => {
+                        (reader.from(Place::from_bytes(cursor.place().to_bytes())), since)
+                    }
+                    None => (reader.from(reader.first()), now.past.since()),
+                };
+                Sleeper { cursor, since, is_at_end: false }
+            }
+        };
+        for _ in 0..self.rng.usize(1..9) {
+            let asking = now.past.asks(sleeper.cursor.next_lsn().get(), Some(sleeper.since));
+            // An opening promises all that it finds.
+            let asking = if now.is_new { asking } else { asking.from_afar() };
+            let got = sleeper.cursor.next().map(|got| got.map(|one| (one.lsn, one.bytes.to_vec())));
+            let got = Got::of(got);
+            if now.disk.history().len() > faults {
+                return Ok(());
+            }
+            let since = now.past.asked(&asking, &got);
+            sleeper.since = since.map_err(|broken| broken.at("a reader that slept"))?;
+            sleeper.is_at_end = got == Got::Nothing;
+            match got {
+                Got::Nothing => break,
+                Got::TruncatedBefore(first) => sleeper.cursor.seek(Lsn::new(first)),
+                _ => {}
+            }
+        }
+        self.sleeper = Some(sleeper);
         Ok(())
     }
 
@@ -98,11 +152,15 @@ fn ask_for_what_is_not_there(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Another process opens the log for reading.
-fn look_at_files(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+fn open_for_reading(now: &Now<'_, LogSubject>) -> inkstone::Result<Reader> {
     let directory = AnyDirectory::new(now.disk.directory(PATH));
     let options = build_in(now.subject.options.clone(), now.subject.mistake);
-    let shown = match Reader::open_in(directory, options) {
+    Reader::open_in(directory, options)
+}
+
+/// Another process opens the log for reading.
+fn look_at_files(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+    let shown = match open_for_reading(now) {
         Ok(reader) => {
             let durable = now.live.durable().get();
             let by = By::Beside { durable };
@@ -128,7 +186,8 @@ fn open_another_writer(now: &Now<'_, LogSubject>) -> Result<(), Broken> {
 }
 
 impl Beside<LogSubject> for Readers {
-    fn look(&mut self, now: &Now<'_, LogSubject>) -> Result<(), Broken> {
+    fn look(&mut self, now: &mut Now<'_, LogSubject>) -> Result<(), Broken> {
+        self.wake(now)?;
         if !now.is_usable {
             return look_at_files(now);
         }

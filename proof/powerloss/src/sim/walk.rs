@@ -33,7 +33,7 @@ pub trait Beside<S: Subject> {
     ///
     /// # Errors
     /// The promise that is broken.
-    fn look(&mut self, now: &Now<'_, S>) -> Result<(), Broken>;
+    fn look(&mut self, now: &mut Now<'_, S>) -> Result<(), Broken>;
 
     /// It is about to end.
     fn leave(&mut self);
@@ -43,7 +43,7 @@ pub struct Now<'a, S: Subject> {
     pub disk: &'a SimDisk,
     pub subject: &'a S,
     pub live: &'a S::Live,
-    pub past: &'a S::Past,
+    pub past: &'a mut S::Past,
     pub is_new: bool,
     pub is_usable: bool,
 }
@@ -296,7 +296,7 @@ impl<S: Subject> Walk<S> {
     fn look_beside(&mut self, is_new: bool, is_usable: bool) -> Result<(), Broken> {
         let Self { disk, subject, past, beside, live, .. } = self;
         if let (Some(beside), Some(live)) = (beside, live) {
-            beside.look(&Now { disk, subject, live, past, is_new, is_usable })?;
+            beside.look(&mut Now { disk, subject, live, past, is_new, is_usable })?;
             self.tally.states += 1;
         }
         Ok(())
@@ -344,7 +344,8 @@ impl<S: Subject> Walk<S> {
                 Ok(())
             }
             Step::FailSync => {
-                let effect = Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew);
+                let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld];
+                let effect = Effect::SyncFails(errno::EIO, after[(self.seed % 2) as usize]);
                 self.disk.inject(Fault::new(effect).on(OperationKind::Sync));
                 Ok(())
             }

@@ -115,9 +115,20 @@ impl Cuts {
         self.all.iter().any(|cut| cut.to == lsn && cut.ended >= begun)
     }
 
-    /// A log was opened and read: nothing is in doubt.
-    pub(super) fn forget(&mut self) {
-        *self = Self { now: self.now, ..Self::default() };
+    /// A log was opened and read, and `last` is its last LSN: nothing is in doubt. A reader that
+    /// sleeps is still told of the cuts that have come true.
+    pub(super) fn settle(&mut self, last: u64) {
+        let mut all = std::mem::take(&mut self.all);
+        all.retain(|cut| cut.ended < Moment::MAX || cut.to == last);
+        all.iter_mut().for_each(|cut| cut.ended = cut.ended.min(self.now));
+        *self = Self { now: self.now + 1, all, ..Self::default() };
+    }
+
+    /// The cut in doubt that leaves this LSN, if no other one since `since` does.
+    pub(super) fn only_in_doubt(&self, last: u64, since: Moment) -> Option<Moment> {
+        let mut may_be = self.all.iter().filter(|cut| cut.to == last && cut.ended >= since);
+        let cut = may_be.next().filter(|cut| cut.ended == Moment::MAX);
+        cut.filter(|_| may_be.next().is_none()).map(|cut| cut.begun)
     }
 
     /// Another record has this LSN.

@@ -454,7 +454,7 @@ impl Past {
             self.first = shown.first;
             self.doubts.clear();
             self.given.clear();
-            self.cuts.forget();
+            self.cuts.settle(shown.last);
             self.poison = None;
         }
         self.certain = self.certain.max(shown.last.min(self.cuts.left(self.cuts.now)));

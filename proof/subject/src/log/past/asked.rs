@@ -21,6 +21,16 @@ pub struct Asking {
     begun: Moment,
     /// Of a cursor.
     since: Option<Since>,
+    /// Who asks may not see the newest records yet.
+    may_be_behind: bool,
+}
+
+impl Asking {
+    /// It is asked in another process, which may be behind.
+    #[must_use]
+    pub fn from_afar(self) -> Self {
+        Self { may_be_behind: true, ..self }
+    }
 }
 
 impl Past {
@@ -32,7 +42,8 @@ impl Past {
     /// A reader in the writer's process asks for an LSN; or a cursor does, which asked last then.
     pub fn asks(&self, lsn: u64, since: Option<Since>) -> Asking {
         let begun = self.cuts.now + 1;
-        Asking { lsn, first: self.first, certain: self.certain, begun, since }
+        let (first, certain) = (self.first, self.certain);
+        Asking { lsn, first, certain, begun, since, may_be_behind: false }
     }
 
     /// What it gets. Returns since when a cursor asks next.
@@ -40,7 +51,7 @@ impl Past {
     /// # Errors
     /// The promise that is broken.
     pub fn check_asked(&self, asking: &Asking, got: &Got) -> Result<Since, Broken> {
-        let Asking { lsn, first, certain, begun, since } = *asking;
+        let Asking { lsn, first, certain, begun, since, may_be_behind } = *asking;
         let words = || {
             let got = got.words(self.numbers);
             format!("LSN {lsn}, {first}..={certain} are certain: a reader gets {got}")
@@ -57,10 +68,13 @@ impl Past {
         let last_first = self.firsts().fold(first, u64::max);
         let is_right = match got {
             Got::Record(at, bytes) => {
-                let may_be = self.callers == Callers::Many || is_durable(lsn);
+                // What a cut in doubt may have taken is durable until it is gone.
+                let is_loose = || self.cuts.loose.iter().any(|loose| loose.is(lsn, bytes));
+                let may_be =
+                    self.callers == Callers::Many || is_durable(lsn) || may_be_behind && is_loose();
                 *at == lsn && lsn >= first && may_be && self.may_hold(lsn, bytes, begun)
             }
-            Got::Nothing => !is_durable(lsn),
+            Got::Nothing => may_be_behind || !is_durable(lsn),
             Got::Over(_) => !is_durable(lsn.max(last_first)),
             Got::TruncatedBefore(told) => lsn < last_first && (first..=last_first).contains(told),
             Got::TruncatedAfter(last) => {
@@ -98,8 +112,15 @@ impl Past {
     /// The promise that is broken.
     pub fn asked(&mut self, asking: &Asking, got: &Got) -> Result<Since, Broken> {
         let since = self.check_asked(asking, got)?;
-        if let Got::Record(lsn, bytes) = got {
-            self.was_shown(*lsn, bytes, asking.begun);
+        match got {
+            Got::Record(lsn, bytes) => self.was_shown(*lsn, bytes, asking.begun),
+            // With one caller no cut is in progress: one that failed has come true.
+            Got::TruncatedAfter(last) if self.callers == Callers::One => {
+                let since = asking.since.map_or(0, |(since, _)| since);
+                let in_doubt = self.cuts.only_in_doubt(*last, since);
+                in_doubt.into_iter().for_each(|begun| self.end_cut(begun, *last));
+            }
+            _ => {}
         }
         Ok(since)
     }
