@@ -84,6 +84,8 @@ fn by(mistake: Mistake) -> By {
         | M::ShowsUnpromised
         | M::TruncatedShown
         | M::LockFileRemoved
+        | M::CutNotCounted
+        | M::CountGivenTwice
         | M::CloseSwallowsErrors => C::Readers,
         // No class sees these.
         M::CallbackEarly => {
@@ -121,10 +123,10 @@ fn by(mistake: Mistake) -> By {
                 promise(PROMISES, ASKED),
             );
         }
-        M::CutNotCounted | M::CountGivenTwice | M::TableTooShort => {
+        M::TableTooShort => {
             return By::Test(
                 "simulated/cuts.rs",
-                "a_history_of_cuts_that_lies_is_caught",
+                "a_cut_that_is_not_known_any_more_is_caught",
                 promise(PROMISES, ASKED),
             );
         }
