@@ -321,7 +321,8 @@ impl<T: Called> crate::Past for Past<T> {
     fn opening(&mut self) {}
 
     fn lied(&mut self, lie: Lie) {
-        (self.is_damaged, self.is_over) = (true, self.is_over || !matches!(lie, Lie::Damaged | Lie::Flipped));
+        (self.is_damaged, self.is_over) =
+            (true, self.is_over || !matches!(lie, Lie::Damaged | Lie::Flipped));
     }
 
     fn is_over(&self) -> bool {
