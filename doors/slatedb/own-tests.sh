@@ -13,7 +13,7 @@ print(next(p["manifest_path"] for p in json.load(sys.stdin)["packages"]
            if p["name"] == "slatedb" and p["version"].startswith("0.18")))')
 source=$(dirname "$source")/tests
 to=theirs/tests/copied
-rm -rf "$to"
+rm -rf theirs/tests
 mkdir -p "$to"
 # Not here: foyer_cache_flush, which is about a cache that this build leaves out.
 for test in configurable_block_size custom_wal db prefix_filter range_filter read_tracing \
