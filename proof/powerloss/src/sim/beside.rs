@@ -103,7 +103,8 @@ impl Readers {
         for _ in 0..self.rng.usize(1..9) {
             let asking = now.past.asks(sleeper.cursor.next_lsn().get(), Some(sleeper.since));
             // An opening promises all that it finds.
-            let asking = if now.is_new { asking } else { asking.from_afar() };
+            let durable = now.live.durable().get();
+            let asking = if now.is_new { asking } else { asking.from_afar(durable) };
             let got = sleeper.cursor.next().map(|got| got.map(|one| (one.lsn, one.bytes.to_vec())));
             let got = Got::of(got);
             if now.disk.history().len() > faults {

@@ -21,15 +21,17 @@ pub struct Asking {
     begun: Moment,
     /// Of a cursor.
     since: Option<Since>,
-    /// Who asks may not see the newest records yet.
-    may_be_behind: bool,
+    /// Of another process, which may not see the newest records yet: up to where the writer says
+    /// that all is durable.
+    afar: Option<u64>,
 }
 
 impl Asking {
-    /// It is asked in another process, which may be behind.
+    /// It is asked in another process, which may be behind, and may see what is durable although no
+    /// call has said so.
     #[must_use]
-    pub fn from_afar(self) -> Self {
-        Self { may_be_behind: true, ..self }
+    pub fn from_afar(self, durable: u64) -> Self {
+        Self { afar: Some(durable), ..self }
     }
 }
 
@@ -43,7 +45,7 @@ impl Past {
     pub fn asks(&self, lsn: u64, since: Option<Since>) -> Asking {
         let begun = self.cuts.now + 1;
         let (first, certain) = (self.first, self.certain);
-        Asking { lsn, first, certain, begun, since, may_be_behind: false }
+        Asking { lsn, first, certain, begun, since, afar: None }
     }
 
     /// What it gets. Returns since when a cursor asks next.
@@ -51,7 +53,7 @@ impl Past {
     /// # Errors
     /// The promise that is broken.
     pub fn check_asked(&self, asking: &Asking, got: &Got) -> Result<Since, Broken> {
-        let Asking { lsn, first, certain, begun, since, may_be_behind } = *asking;
+        let Asking { lsn, first, certain, begun, since, afar } = *asking;
         let words = || {
             let got = got.words(self.numbers);
             format!("LSN {lsn}, {first}..={certain} are certain: a reader gets {got}")
@@ -70,11 +72,12 @@ impl Past {
             Got::Record(at, bytes) => {
                 // What a cut in doubt may have taken is durable until it is gone.
                 let is_loose = || self.cuts.loose.iter().any(|loose| loose.is(lsn, bytes));
-                let may_be =
-                    self.callers == Callers::Many || is_durable(lsn) || may_be_behind && is_loose();
+                let may_be = self.callers == Callers::Many
+                    || is_durable(lsn)
+                    || afar.is_some_and(|durable| lsn <= durable || is_loose());
                 *at == lsn && lsn >= first && may_be && self.may_hold(lsn, bytes, begun)
             }
-            Got::Nothing => may_be_behind || !is_durable(lsn),
+            Got::Nothing => afar.is_some() || !is_durable(lsn),
             Got::Over(_) => !is_durable(lsn.max(last_first)),
             Got::TruncatedBefore(told) => lsn < last_first && (first..=last_first).contains(told),
             Got::TruncatedAfter(last) => {
