@@ -240,6 +240,42 @@ fn what_was_shown_is_a_promise() {
     assert_eq!(past.check(&one_more).map_err(of), Err(BEYOND));
 }
 
+/// A bit that rots costs a record or a batch, and no half of one.
+#[test]
+fn what_a_bit_may_cost() {
+    let scene = three().done(&Op::Batch(vec![5, 6])).lied(Lie::Flipped);
+    for (gaps, is_right) in [
+        (vec![], true),
+        (vec![(2, 2)], true),
+        (vec![(4, 5)], true),
+        (vec![(4, 4)], false),
+        (vec![(3, 4)], false),
+    ] {
+        let mut shown = Shown::new(By::Saved { lost: gaps.clone() }, 1, 5);
+        let is_lost = |lsn: u64| gaps.iter().any(|gap| (gap.0..=gap.1).contains(&lsn));
+        let left = (1..).zip(&scene.row).filter(|(lsn, _)| !is_lost(*lsn));
+        left.for_each(|(lsn, record)| shown.push(lsn, record.payload()));
+        shown.gaps.clone_from(&gaps);
+        let judged = scene.judged(&shown).map_err(of);
+        assert_eq!(judged, if is_right { Ok(()) } else { Err(SAVED) }, "{gaps:?}");
+    }
+}
+
+/// A cut that failed may have come true or not, until a reader is told of it.
+#[test]
+fn a_cut_that_was_told_is_a_promise() {
+    let mut scene = three();
+    let since = scene.past.since();
+    scene.begin(&Op::TruncateAfter(85));
+    let failed = told(Answer::Poisoned("EIO".into()), 1, 3, 3);
+    scene.past.ended(SOLE, &failed, true).expect("with a reason");
+    let is_there = three().shown(OPENING);
+    assert_eq!(scene.judged(&is_there), Ok(()));
+    let asking = scene.past.asks(4, Some(since)).from_afar(3);
+    assert_eq!(scene.past.asked(&asking, &Got::TruncatedAfter(1)).map(drop), Ok(()));
+    assert_eq!(scene.judged(&is_there).map_err(of), Err(BEYOND));
+}
+
 /// Two callers: whose record has an LSN that nobody was told is found out, in each one's order.
 #[test]
 fn records_of_two_callers_are_in_the_order_of_each() {
