@@ -43,13 +43,14 @@ use crate::process::{Heard, LINE_BYTES_MAX, Process, Within};
 use crate::result::{Counts, RunResult};
 pub use crate::runner::Enough;
 use crate::runner::{self, Lab, Plan, Written};
-use crate::server;
 
 pub(crate) const PLACEHOLDER: &str = "{dir}";
 /// How many writers follow each other in one directory, where they are only killed.
 const LIVES: u64 = 5;
 /// A disk with less than this free is full: a file system keeps some for itself.
 const FULL_BYTES: u64 = 1 << 20;
+/// How the words about a server begin that is not ready yet.
+pub(crate) const READY: &str = "--ready";
 pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
 /// Of those, what no state may have lost.
 const CERTAIN: &str = "items that had to be there";
@@ -423,14 +424,16 @@ pub struct Shell {
     pub label: String,
     /// As the shell takes it; `{dir}` is the directory.
     pub command: String,
-    pub(crate) network: Network,
+    /// Of a server, which has a network of its own: what is at work in its namespaces, by the first
+    /// process there, in words.
+    pub(crate) at_work: Option<fn(u32) -> String>,
 }
 
 impl Shell {
     /// The command of an argument.
     pub fn of(argument: &str, command: &str) -> Self {
         let label = format!("{argument} {command:?}");
-        Self { label, command: command.to_owned(), network: Network::Shared }
+        Self { label, command: command.to_owned(), at_work: None }
     }
 
     fn check(&self) -> Result<(), RunError> {
@@ -449,7 +452,9 @@ impl Shell {
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCHED, "sh", &command]).stdin(Stdio::piped()).stderr(Stdio::piped());
         let started = if is_root() {
-            Process::start_apart(&mut shell, self.network, directory)
+            let is_server = self.at_work.is_some();
+            let network = if is_server { Network::Own } else { Network::Shared };
+            Process::start_apart(&mut shell, network, directory)
         } else {
             Process::start(&mut shell)
         };
@@ -462,10 +467,7 @@ impl Shell {
 
     /// What a process says that is killed now, since it is too slow.
     fn complaint(&self, mut process: Process) -> String {
-        let server = match self.network {
-            Network::Own => server::at_work(process.id()),
-            Network::Shared => String::new(),
-        };
+        let server = self.at_work.map(|at_work| at_work(process.id())).unwrap_or_default();
         let said = process.end(Duration::ZERO).map(|(_, said)| said).unwrap_or_default();
         format!("{said}\n{server}").trim().to_owned()
     }
@@ -513,7 +515,7 @@ impl Shell {
                 Heard::Silent if left().is_some_and(|left| left.is_zero()) => break,
                 Heard::Silent => {
                     let complaint = self.complaint(process);
-                    if complaint.starts_with(server::READY) {
+                    if complaint.starts_with(READY) {
                         return Err(self.fault(&format!("could not begin: {complaint}")));
                     }
                     return Err(self.fault(&format!(

@@ -18,10 +18,10 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-use inkstone_host::{Network, open_plain};
+use inkstone_host::open_plain;
 use inkstone_io::is_root;
 
-use crate::any::{PLACEHOLDER, Shell, quoted};
+use crate::any::{PLACEHOLDER, READY, Shell, quoted};
 use crate::medium::RunError;
 use crate::process::{Complaint, hear_all};
 
@@ -44,8 +44,6 @@ pub struct Server {
 
 /// Where the script of a server says what is at work.
 const AT: &str = "run/at";
-/// The daemon is not ready yet.
-pub(crate) const READY: &str = "--ready";
 /// So much of what a daemon said is read: it may go on while that is read.
 const SAID_BYTES_MAX: u64 = 16 << 20;
 
@@ -72,7 +70,7 @@ done
 
 /// What a server's script is at, and what it has said until now. `process`: the first one of its
 /// namespaces, which must live.
-pub(crate) fn at_work(process: u32) -> String {
+fn at_work(process: u32) -> String {
     let read = |name: &str| {
         let root = format!("/proc/{process}/root");
         let said = Mutex::new(Complaint::default());
@@ -109,7 +107,7 @@ impl Server {
     fn beside(&self, option: &str, said: &str, then: String) -> Shell {
         let [start, ready] = [&self.start, &self.ready].map(|command| quoted(&own(command)));
         let script = format!("export PORT={PORT} START={start} READY={ready}{SCRIPT}{then}");
-        Shell { label: format!("{option} {said:?}"), command: script, network: Network::Own }
+        Shell { label: format!("{option} {said:?}"), command: script, at_work: Some(at_work) }
     }
 }
 

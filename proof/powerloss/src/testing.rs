@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use inkstone_host::{Network, WorkDir};
+use inkstone_host::WorkDir;
 use inkstone_subject::lines::Promise;
 use inkstone_subject::lines::past::Past;
 
@@ -158,7 +158,7 @@ fn again(role: &str, name: &str) -> Result<Shell, String> {
          case $? in {PLAYED}) exit 0;; 0) echo no test ran: call it on the thread of one >&2;; \
          esac; exit 1"
     );
-    Ok(Shell { label: format!("the {role} of {name}"), command, network: Network::Shared })
+    Ok(Shell { label: format!("the {role} of {name}"), command, at_work: None })
 }
 
 fn report(name: &str) -> Report {
