@@ -425,7 +425,6 @@ fn liars_are_caught_on_each_file_system() {
     });
 }
 
-/// What it makes before its first line is wrong on the way.
 #[test]
 fn a_writer_that_fills_the_disk_of_the_lab_has_broken_nothing() {
     let name = "a_writer_that_fills_the_disk_of_the_lab_has_broken_nothing";
@@ -441,6 +440,7 @@ fn a_writer_that_fills_the_disk_of_the_lab_has_broken_nothing() {
     }
 }
 
+/// What it makes before its first line is wrong on the way.
 #[test]
 fn a_start_is_tested_unless_it_is_skipped() {
     let kinds = here("a_start_is_tested_unless_it_is_skipped", &[FsKind::Ext4]);
