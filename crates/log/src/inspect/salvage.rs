@@ -296,18 +296,21 @@ struct Batches<'v> {
     visit: Visit<'v>,
     /// The beginning of a batch.
     open: Vec<(Lsn, Vec<u8>)>,
+    /// The byte after that.
+    open_end: u64,
     /// The highest LSN that was found, handed on or not.
     named: &'v mut Lsn,
 }
 
 impl Batches<'_> {
-    fn record(&mut self, lsn: Lsn, place: Batch, bytes: &[u8]) -> Result<()> {
+    fn record(&mut self, (lsn, end): (Lsn, u64), place: Batch, bytes: &[u8]) -> Result<()> {
         *self.named = (*self.named).max(lsn);
         let goes_on = self.open.last().is_some_and(|(last, _)| last.next() == Some(lsn));
         if matches!(place, Batch::Alone | Batch::First) || !goes_on {
             // The rest of the batch before is lost.
             self.open.clear();
         }
+        self.open_end = end;
         match place {
             Batch::Alone => (self.visit)(lsn, bytes)?,
             Batch::Middle | Batch::Last if !goes_on => {}
@@ -316,7 +319,13 @@ impl Batches<'_> {
         if place == Batch::Last { self.end() } else { Ok(()) }
     }
 
-    /// Hands on what there is of a batch: all of it, or what a cut has left of it.
+    /// Hands on what a cut at this byte has left of a batch. If the batch does not end there, the
+    /// rest of it is lost.
+    fn end_at(&mut self, cut: u64) -> Result<()> {
+        if self.open_end == cut { self.end() } else { Ok(()) }
+    }
+
+    /// Hands on a batch.
     fn end(&mut self) -> Result<()> {
         self.open.drain(..).try_for_each(|(lsn, bytes)| (self.visit)(lsn, &bytes))
     }
@@ -332,7 +341,7 @@ fn read_sound(
 ) -> Result<bool> {
     let mut strip = Strip::open(directory, span, span.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
-    let mut batches = Batches { visit, open: Vec::new(), named };
+    let mut batches = Batches { visit, open: Vec::new(), open_end: 0, named };
     let mut ends_in_damage = false;
     while let Some(shown) = strip.next()? {
         match shown {
@@ -346,7 +355,7 @@ fn read_sound(
             // log.
             Shown::Halt(halt) if halt.stop.fault == Fault::SegmentEnd => {
                 show(&mut group, None, &mut batches)?;
-                return batches.end().map(|()| false);
+                return batches.end_at(halt.stop.at).map(|()| false);
             }
             Shown::Halt(halt) if halt.is_damage() => {
                 let Halt { stop, evidence, inside, next, .. } = *halt;
@@ -377,7 +386,7 @@ fn show(
 ) -> Result<()> {
     for (frame, record) in group.drain(..) {
         if covered_by.is_none_or(|evidence| was_durable(evidence, frame.lsn, frame.end)) {
-            batches.record(frame.lsn, frame.batch, &record)?;
+            batches.record((frame.lsn, frame.end), frame.batch, &record)?;
         }
     }
     Ok(())
@@ -425,7 +434,7 @@ fn read_loose(
             let payload = window.slice(at + FRAME_HEADER_BYTES as u64, len);
             let place = Batch::of(header.flags).filter(|_| crc32c(payload) == header.payload_crc);
             if let Some(place) = place {
-                batches.record(header.lsn, place, payload)?;
+                batches.record((header.lsn, end), place, payload)?;
             }
         }
         // A sound header has the right length, even if the payload is damaged.

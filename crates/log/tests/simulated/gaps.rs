@@ -343,6 +343,28 @@ fn read_by(disk: &SimDisk) -> u64 {
     disk.counters().since(&before).read_bytes
 }
 
+/// Groups of the log's own fill the segment behind the batch, so that no seal ends it.
+#[test]
+fn of_a_batch_at_the_end_of_a_segment_all_is_lost() {
+    let padded = || small().pad_groups(true);
+    for lost in 1..=3 {
+        let disk = SimDisk::new(1, DiskOptions::default());
+        let log = open(&disk, padded()).unwrap();
+        log.append_batch(&[record(1), record(2), record(3)]).unwrap().wait().unwrap();
+        log.close().unwrap();
+        while !disk.directory(LOG).list().unwrap().iter().any(|file| *file == name(2)) {
+            open(&disk, padded()).unwrap().close().unwrap();
+        }
+        let log = open(&disk, padded()).unwrap();
+        log.append_durable(&record(4)).unwrap();
+        log.close().unwrap();
+        assert_eq!((places(&disk)[&3].0, places(&disk)[&4].0), (1, 2), "segments");
+        destroy(&disk, &[lost..=lost]);
+        let salvaged = salvage(&disk, LOG, SAVED).unwrap();
+        assert_eq!((lost_of(&salvaged.gaps), salvaged.records), (vec![1..=3], 1), "of {lost}");
+    }
+}
+
 #[test]
 fn what_is_lost_is_none_of_the_newest_records() {
     let kept = |disk: &SimDisk, count| {
