@@ -95,8 +95,7 @@ impl Groups {
 
     /// As [`Groups::apply`], but does not wait for the device: `callback` is called once, under the
     /// rules of [`RaftLog::append`], when the batch and everything before it are durable, or with
-    /// the error when they will not be. It has no place among the callbacks of a group: a later one
-    /// may come before it. Readers see the votes from then on.
+    /// the error when they will not be. Readers see the votes from then on.
     ///
     /// # Errors
     /// As [`Groups::apply`]. The callback is dropped without being called then.

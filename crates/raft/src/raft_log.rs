@@ -19,8 +19,8 @@ use crate::words::{EntryId, NewEntry, Vote};
 
 /// A raft log that is open for writing: alone in its log ([`RaftLog::open`]), or as one of
 /// many groups in one ([`crate::Groups::group`]). A directory has one writer at a time. Share the
-/// value between threads by a reference or an [`Arc`](std::sync::Arc); writes are carried out one after the other,
-/// in the order in which the calls come.
+/// value between threads by a reference or an [`Arc`](std::sync::Arc); writes are carried out one
+/// after the other, in the order in which the calls come.
 ///
 /// Dropping it makes everything durable, calls all callbacks and releases the lock, but ignores
 /// errors: [`RaftLog::close`] returns them.

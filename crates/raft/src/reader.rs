@@ -81,6 +81,8 @@ impl RaftReader {
     /// [`Error::IsPurged`] when the first of them is, also while they are read; [`Error::Log`] when
     /// one cannot be read; the failure that ended the raft log, if one did.
     pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
+        // What is closed says so itself, without the name of a group.
+        drop(self.group.memory()?);
         let read = loop {
             if let Some(read) = self.read(&range, payload_bytes_max).transpose() {
                 break read;

@@ -274,6 +274,7 @@ fn a_reader_shows_what_later_handles_of_its_group_do() {
     drop(second);
     groups.remove(7).unwrap();
     assert!(told(reader.bounds().map(|_| ())).contains("closed"));
+    assert!(matches!(reader.entries(1..9, 99), Err(Error::Closed)), "no group is named");
     groups.close().unwrap();
 }
 
