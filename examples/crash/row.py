@@ -83,6 +83,8 @@ def main(name, setting, fs, promise, says, file):
             what = re.sub(r"^round \d+: |; a copy of .*", "", result["violations"][0]["what"])
             lost = "lost, as documented: " if "may-lose" in words else "**lost**: "
             verdict = lost + brief(what)
+        elif result["not_run"] or not states:
+            verdict = "not run: " + "; ".join(result["not_run"]).replace("|", "/")[:300]
         else:
             verdict = "kept" + ("" if promise == "order" else f" ({promise})")
         seen = f"{states} ({moments})"

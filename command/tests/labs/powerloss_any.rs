@@ -146,6 +146,7 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
         ("exit 3 # {dir}", READER, "it had acknowledged nothing"),
         ("true # {dir}", READER, "acknowledged no line"),
         ("sleep 1000 # {dir}", READER, "has printed nothing for 3s"),
+        (WRITER, "echo no space left on device >&2; exit 1 # {dir}", "the lab's disk is full"),
         ("echo 'item 1!' > {dir}/f; echo 'item 1!'", &unfinished, "ends inside line 2"),
         (WRITER, "tr '\\0' x </dev/zero # {dir}", "prints a line 1 above 1048576 bytes"),
     ] {
@@ -436,7 +437,7 @@ fn a_writer_that_fills_the_disk_of_the_lab_has_broken_nothing() {
         let output = any(directory.path(), writer, "cat {dir}/items", &more);
         let told = text(&output.stdout) + &said(&output);
         assert_eq!(output.status.code(), Some(2), "{kind}: {told}");
-        assert!(told.contains("is full: let it wait after each item"), "{kind}: {told}");
+        assert!(told.contains("the lab's disk is full: give a larger --disk"), "{kind}: {told}");
     }
 }
 

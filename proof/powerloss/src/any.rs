@@ -29,10 +29,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use inkstone_host::{Network, Patience, monotonic_ns};
-use inkstone_io::{Directory as _, OsDirectory, is_root};
+use inkstone_io::is_root;
 use inkstone_subject::lines::heard::Heard as Said;
 use inkstone_subject::lines::past::Past;
-use inkstone_subject::lines::{Promise, Shown, Told};
+use inkstone_subject::lines::{self, Promise, Shown, Told};
 use inkstone_subject::{Broken, Past as _};
 
 use crate::campaign::Campaign;
@@ -47,8 +47,8 @@ use crate::runner::{self, Lab, Plan, Written};
 pub(crate) const PLACEHOLDER: &str = "{dir}";
 /// How many writers follow each other in one directory, where they are only killed.
 const LIVES: u64 = 5;
-/// A disk with less than this free is full: a file system keeps some for itself.
-const FULL_BYTES: u64 = 1 << 20;
+/// What a program says of a full disk. The disk is the lab's, so no promise is broken.
+const NO_ROOM: &str = "No space left on device";
 /// How the words about a server begin that is not ready yet.
 pub(crate) const READY: &str = "--ready";
 pub(crate) const ACKNOWLEDGED: &str = "lines acknowledged";
@@ -338,15 +338,8 @@ impl<M: Medium> Lab<M> for Any<'_> {
             if is_new && self.said.lines() == 0 {
                 return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
             }
-            // The disk is the lab's: to be full breaks no promise.
-            let free_bytes = OsDirectory::open(&directory)
-                .and_then(|directory| directory.free_bytes())
-                .map_err(|error| error.to_string())?;
-            if free_bytes < FULL_BYTES {
-                return Err(RunError::Command(format!(
-                    "{why}; the disk where it writes is full: let it wait after each item, or give \
-                     a larger --disk"
-                )));
+            if is_full(&why) {
+                return Err(RunError::Command(full(&why)));
             }
             let next = self.said.lines() as u32;
             let told = self.past.ended(next, &Told::Failed(why), false);
@@ -370,6 +363,9 @@ impl<M: Medium> Lab<M> for Any<'_> {
                 }
                 Ok(Ok(()))
             }
+            Err(Broken { clause: lines::READS, what }) if is_full(&what) => {
+                Err(RunError::Command(full(&what)))
+            }
             Err(Broken { clause, what }) => {
                 let (heard, began) = (state.heard, self.began);
                 let case = |place| Case { place, heard, clause, began, whose: Whose::Writer };
@@ -391,6 +387,14 @@ impl<M: Medium> Lab<M> for Any<'_> {
     fn again(&self) -> String {
         self.campaign.command.clone()
     }
+}
+
+fn is_full(why: &str) -> bool {
+    why.to_lowercase().contains(&NO_ROOM.to_lowercase())
+}
+
+fn full(why: &str) -> String {
+    format!("{why}; the lab's disk is full: give a larger --disk, or let the writer write less")
 }
 
 /// When a writer is killed.

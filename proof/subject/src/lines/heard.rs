@@ -68,7 +68,7 @@ impl Heard {
                     Some(who) if self.promise == Promise::Map && self.newest[key(item)] != who => {
                         return Err(format!(
                             "says that {} is done after a newer version of that key was tried: \
-                             one client at a time may write a key",
+                             one client at a time may write a key, and waits for `ok`",
                             words(item)
                         ));
                     }
