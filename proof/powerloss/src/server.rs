@@ -61,7 +61,8 @@ run() {
 }
 echo --ready >/run/at
 (sh -c "$START"; echo $? >/run/ended) </dev/null >/run/said 2>&1 &
-until sh -c "$READY" </dev/null >/run/asked 2>&1; do
+until sh -c "$READY" </dev/null >/run/asking 2>&1; do
+    mv /run/asking /run/asked
     code=$(cat /run/ended 2>/dev/null)
     [ "${code:-0}" = 0 ] || fail "--start ended with exit code $code before --ready succeeded"
     sleep 0.02
@@ -80,8 +81,13 @@ fn at_work(process: u32) -> String {
         said.into_inner().unwrap_or_default().words()
     };
     let at = read(AT);
+    // The last one may have been stopped before it could say anything.
+    let asked = || Some(read("run/asking")).filter(|said| !said.is_empty());
     let asked = match at.as_str() {
-        READY => format!(" did not succeed in time, and said: {}", read("run/asked")),
+        READY => {
+            let said = asked().unwrap_or_else(|| read("run/asked"));
+            format!(" did not succeed in time, and said: {said}")
+        }
         _ => " was at work".to_owned(),
     };
     format!("{at}{asked}; the server said: {}", read("run/said"))
