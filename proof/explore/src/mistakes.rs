@@ -59,7 +59,8 @@ const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     // The last one that waits may not be durable yet.
     (RaftMistake::CallbackOutOfOrder, &[Kind::Broken(CALLED), Kind::Broken(LEFT)]),
     (RaftMistake::CallbackForgotten, &[Kind::Uncalled, Kind::Hang, Kind::Broken(CALLED)]),
-    (RaftMistake::CallbackEarly, &[Kind::Broken(LEFT)]),
+    // It comes before those that wait.
+    (RaftMistake::CallbackEarly, &[Kind::Broken(CALLED), Kind::Broken(LEFT)]),
     (RaftMistake::VoteNotSynced, &[Kind::Broken(LEFT)]),
     (RaftMistake::VoteShownEarly, &[Kind::Broken(LEFT)]),
     (RaftMistake::TruncationNotSynced, &[Kind::Broken(LEFT)]),
